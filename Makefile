@@ -1,0 +1,68 @@
+# Everything happens inside this folder: the environment, the caches and the temporary files live in .venv.
+# After the first set-up nothing here needs the network: pip runs again only when its two input files change.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := $(CURDIR)/$(VENV)/cache
+STAMP := $(VENV)/.installed
+
+# Two workers with one torch thread each. The models in the tests are small: a second thread inside one operation
+# gains nothing, a second process nearly halves the time, and both at once would fight for the same cores.
+WORKERS ?= 2
+
+export PIP_NO_CACHE_DIR := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONNOUSERSITE := 1
+export XDG_CACHE_HOME := $(CACHE)
+export HF_HOME := $(CACHE)/huggingface
+export TORCH_HOME := $(CACHE)/torch
+export TMPDIR := $(CACHE)/tmp
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench wheel clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with the versions of constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "error: Python 3.10 or newer is needed; try make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p "$(TMPDIR)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+demo: setup ## explain one text with the embedded model; writes demo/index.html
+	@mkdir -p "$(TMPDIR)"
+	HF_HUB_OFFLINE=1 $(BIN)/python -m rationales.demo demo
+
+test: setup ## the tests, without the slow ones and those for an accelerator
+	@mkdir -p "$(TMPDIR)"
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+lint: setup ## style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## every benchmark, each prints a small table
+	@mkdir -p "$(TMPDIR)"
+	@set -e; for script in bench/*.py; do \
+	  test -e "$$script" || { echo "no benchmarks yet"; break; }; \
+	  echo "== $$script"; HF_HUB_OFFLINE=1 $(BIN)/python "$$script"; \
+	done
+
+wheel: setup ## build dist/rationales-*.whl
+	@mkdir -p "$(TMPDIR)"
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean: ## remove everything that make made, .venv included
+	rm -rf $(VENV) demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench zoo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

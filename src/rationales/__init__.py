@@ -1,0 +1,44 @@
+"""Why did my model decide that? The few connected words that made it so.
+
+    model = rationales.load()                      # the embedded sentiment model, or an id, a folder, a module
+    rationale = rationales.explain(model, "a text")
+    print(rationale); rationale.spans(); rationale.to_html("rationale.html")
+
+Everything heavy loads when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rationales.version import __version__
+
+if TYPE_CHECKING:
+    from rationales.errors import RationalesError
+    from rationales.methods import methods
+    from rationales.models.default import models_available
+    from rationales.models.loading import load
+    from rationales.pipeline import explain
+    from rationales.rationale import Rationale
+
+_HOME = {
+    "load": "rationales.models.loading",
+    "explain": "rationales.pipeline",
+    "methods": "rationales.methods",
+    "models_available": "rationales.models.default",
+    "Rationale": "rationales.rationale",
+    "RationalesError": "rationales.errors",
+}
+
+__all__ = ["Rationale", "RationalesError", "__version__", "explain", "load", "methods", "models_available"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'rationales' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,63 @@
+"""Reading and writing files so that nothing is lost: whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from rationales.errors import InputError
+
+
+def write_text(path: str | os.PathLike[str], content: str) -> Path:
+    """Write `content` as UTF-8, atomically: an interrupted write leaves what was there before."""
+    return write_bytes(path, content.encode("utf-8"))
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write `content` beside `path`, then move it into place."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"cannot write {target}: it is a folder; give a file name")
+    if not target.parent.is_dir():
+        raise InputError(f"cannot write {target}: the folder {target.parent} does not exist")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:  # Ctrl-C included: no half-written file stays behind
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    return target
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Read a UTF-8 text file; anything else is an error that says so."""
+    source = Path(path)
+    try:
+        raw = source.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {source}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {source}: {error.strerror}") from error
+    if b"\x00" in raw:
+        raise InputError(f"{source} is a binary file, not a text; give a UTF-8 text file")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source} is not UTF-8 (byte {error.start} is {raw[error.start]:#04x}); convert it to UTF-8 first"
+        ) from None
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

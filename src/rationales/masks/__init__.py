@@ -1,0 +1,1 @@
+"""The engine: fields over units, the terms of the objective, and the descent that optimises them."""

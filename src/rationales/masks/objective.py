@@ -1,0 +1,79 @@
+"""The terms of the loss, one small function each (MaRC, Eq. 2-8). Shapes: I inputs, V views, M masks, n units."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rationales.masks.settings import MaskSettings
+from rationales.models.batch import Batch
+from rationales.models.heads import Head
+
+SQUEEZE = 5e-6  # probabilities are taken from [0, 1] into [SQUEEZE, 1 - SQUEEZE] before the logarithm
+
+
+def loss(batch: Batch, target: Tensor, settings: MaskSettings, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tensor:
+    """(I,): Eq. 8 for every input. logits: (2, S, classes) of the rationale and of its complement."""
+    found = evidence(batch, target, logits, settings.indicative)  # (2, I, V)
+    total = settings.sufficiency * sufficiency(found[0]) + settings.complement * complement(
+        found[1], settings.complement_form
+    )
+    regular = settings.sparsity * sparsity(keep, batch) + settings.width * width(sigma, batch)
+    return total.mean(-1) + mean_over_masks(regular, batch)
+
+
+def evidence(batch: Batch, target: Tensor, logits: Tensor, indicative: float) -> Tensor:
+    """(..., S, classes) -> (..., I, V): how strongly the target is predicted, a number between 0 and 1.
+
+    The target's probability (what tells it from other classes), the sigmoid of its logit (any sign of it), or a mix.
+    Segments are averaged before any logarithm, so that they help each other.
+    """
+    index = target[batch.rows.input].expand(logits.shape[:-1]).unsqueeze(-1)
+    likelihood = batch.probabilities(logits).gather(-1, index)
+    if indicative > 0 and batch.head is Head.SOFTMAX:
+        likelihood = (1 - indicative) * likelihood + indicative * logits.gather(-1, index).sigmoid()
+    return squeeze(batch.pool(likelihood).squeeze(-1))
+
+
+def squeeze(probability: Tensor) -> Tensor:
+    """Away from 0 and 1, so that logarithms stay finite and gradients never vanish altogether."""
+    return SQUEEZE + (1 - 2 * SQUEEZE) * probability
+
+
+def sufficiency(found: Tensor) -> Tensor:
+    """Eq. 2: -log of the evidence in the rationale alone."""
+    return -found.log()
+
+
+def complement(found: Tensor, form: str) -> Tensor:
+    """Eq. 4: the evidence left in the complement; `bounded` cannot run away to minus infinity."""
+    return -torch.log1p(-found) if form == "bounded" else found.log()
+
+
+def sparsity(keep: Tensor, batch: Batch) -> Tensor:
+    """(M, n) -> (M,): Eq. 2's Omega_lambda without its weight, the squared mean of keep."""
+    return mean_over_units(keep, batch).square()
+
+
+def width(sigma: Tensor, batch: Batch) -> Tensor:
+    """(M, n) -> (M,): Eq. 7 without its weight, minus the mean log sigma."""
+    return -mean_over_units(sigma.log(), batch)
+
+
+def mean_over_units(values: Tensor, batch: Batch) -> Tensor:
+    """(M, n) -> (M,): the mean over units that exist."""
+    real = mask_rows(batch.rows.real, batch)
+    return (values * real).sum(1) / real.sum(1)
+
+
+def mean_over_masks(values: Tensor, batch: Batch) -> Tensor:
+    """(M,) -> (I,): the mean over an input's segments."""
+    owner = mask_rows(batch.rows.input, batch)
+    total = torch.zeros(batch.inputs, device=values.device, dtype=values.dtype).index_add(0, owner, values)
+    count = torch.zeros_like(total).index_add(0, owner, torch.ones_like(values))
+    return total / count
+
+
+def mask_rows(values: Tensor, batch: Batch) -> Tensor:
+    """(S, ...) -> (M, ...): for each mask the value of its first row; rows of one mask agree in all but the view."""
+    return values[: batch.masks]

@@ -1,0 +1,218 @@
+"""Batched descent: many inputs and their segments at once, each input stopping on its own and making room for the next.
+
+All state of an input (parameters, moments, step count, randomness) depends on that input alone, so it ends up the same
+in any company. Nothing is read back from the device between two checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from rationales.masks.field import line_field
+from rationales.masks.objective import loss, mask_rows, mean_over_units
+from rationales.masks.settings import MaskSettings
+from rationales.masks.stopping import Look, Stopping, stopping
+from rationales.models.batch import Batch, Noise
+from rationales.models.randomness import fold, uniform
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's own
+FLIPS, NOISE = 1, 2  # purposes, so that no random number is used twice
+
+
+@dataclass(frozen=True)
+class MaskResult:
+    """keep (M, n) as found, and per input how it ended."""
+
+    keep: Tensor
+    steps: list[int]
+    stop: list[str]
+
+
+@dataclass(eq=False)
+class State:
+    """Parameters, Adam's moments and what stopping rules remember; every tensor has one line per mask."""
+
+    w: Tensor
+    sigma: Tensor
+    w_mean: Tensor
+    w_square: Tensor
+    sigma_mean: Tensor
+    sigma_square: Tensor
+    step: Tensor  # (M,)
+    before: Tensor  # (M, n) keep at the last check
+    calm: Tensor  # (M,) checks in a row without movement
+    taken: Tensor  # (M,) a stopping rule has accepted this mask
+    result: Tensor  # (M, n) keep when it was accepted
+
+    @classmethod
+    def start(cls, batch: Batch, settings: MaskSettings) -> State:
+        real = mask_rows(batch.rows.real, batch)
+        zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
+        line = torch.zeros(len(real), device=batch.device, dtype=torch.long)
+        sigma = torch.full_like(zeros, settings.start_sigma)
+        w = torch.where(real, settings.start_w, zeros)
+        return cls(w, sigma, zeros, zeros, zeros, zeros, line, zeros + 1, line, line.bool(), zeros)
+
+    def take(self, masks: Tensor, width: int) -> State:
+        """The lines `masks`, cut to `width` units."""
+        return State(
+            **{
+                one.name: value[masks, :width] if (value := getattr(self, one.name)).dim() == 2 else value[masks]
+                for one in fields(self)
+            }
+        )
+
+    def put(self, masks: Tensor, other: State) -> None:
+        """Write `other` back into the lines `masks`."""
+        for one in fields(self):
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            if mine.dim() == 2:
+                mine[masks[:, None], torch.arange(theirs.shape[1], device=masks.device)] = theirs
+            else:
+                mine[masks] = theirs
+
+
+def optimize(
+    batch: Batch, target: Tensor, settings: MaskSettings, progress: Callable[[float], None] | None = None
+) -> MaskResult:
+    """Find the masks of all inputs of a batch; `target` is (inputs,)."""
+    everything = _own_tensors(State.start(batch, settings))
+    rule = stopping(settings)
+    owner = mask_rows(batch.rows.input, batch)
+    waiting, active = list(range(batch.inputs)), list[int]()
+    steps, stop = [0] * batch.inputs, [""] * batch.inputs
+    room = _sizes(batch)
+    while waiting or active:
+        active = sorted(active + _admit(active, waiting, room, batch.budget))
+        part = batch.take(active)
+        masks = torch.nonzero(torch.isin(owner, torch.tensor(active, device=owner.device))).flatten()
+        state = everything.take(masks, part.size[1])
+        wanted = target[torch.tensor(active, device=target.device)]
+        while not any(stop[number] for number in active):
+            for _ in range(min(rule.due(steps[number]) for number in active)):
+                state = part.fit(partial(step, part, wanted, settings, state))
+            for number, (count, reason) in zip(active, check(part, settings, rule, state), strict=True):
+                steps[number], stop[number] = count, reason
+            if progress is not None:
+                shares = (1.0 if stop[number] else steps[number] / settings.steps for number in range(batch.inputs))
+                progress(sum(shares) / batch.inputs)
+        everything.put(masks, state)
+        active = [number for number in active if not stop[number]]
+        batch.budget = part.budget
+    return MaskResult(everything.result, steps, stop)
+
+
+def step(batch: Batch, target: Tensor, settings: MaskSettings, state: State) -> State:
+    """One step of AdamW (Loshchilov and Hutter 2019) on Eq. 8, for all masks; each has its own step count."""
+    with torch.enable_grad():
+        w, sigma = state.w.detach().requires_grad_(), state.sigma.detach().requires_grad_()
+        keep = keep_of(batch, settings, w, sigma)
+        shown = _flipped(batch, settings, keep, state.step)
+        both = torch.stack([shown, 1 - shown])[:, batch.rows.mask]  # (2, S, n): Eq. 1 and Eq. 3
+        logits = batch.logits(both, _noise(batch, settings, state.step))
+        slopes = torch.autograd.grad(loss(batch, target, settings, logits, keep, sigma).sum(), (w, sigma))
+    count = state.step + 1
+    w_new, w_mean, w_square = _adam(state.w, slopes[0], state.w_mean, state.w_square, count, settings)
+    sigma_new, sigma_mean, sigma_square = _adam(
+        state.sigma, slopes[1], state.sigma_mean, state.sigma_square, count, settings
+    )
+    return State(
+        w_new,
+        sigma_new.clamp(min=settings.smallest_sigma),
+        w_mean,
+        w_square,
+        sigma_mean,
+        sigma_square,
+        count,
+        state.before,
+        state.calm,
+        state.taken,
+        state.result,
+    )
+
+
+def keep_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> Tensor:
+    """(M, n): Eq. 6, or the sigmoid of w alone."""
+    if settings.field == "free":
+        return w.sigmoid()
+    real, position = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.position, batch)
+    return line_field(w * real, sigma, position, 1 if settings.kernel == "sigma" else 2).sigmoid()
+
+
+def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) -> list[tuple[int, str]]:
+    """Look whether inputs are done; updates what the rule remembers. One read from the device: (steps, reason)."""
+    with torch.no_grad():
+        keep = keep_of(batch, settings, state.w, state.sigma)
+        real = mask_rows(batch.rows.real, batch)
+        last = state.step >= settings.steps
+        due = last | (state.step % rule.every == 0)  # an input is looked at after the same steps in any company
+        mean = mean_over_units(keep, batch)
+        shift = (mean - mean_over_units(state.before, batch)).abs()
+        moved = mean_over_units((keep - state.before).abs(), batch)
+        accepted, calm = rule.accepts(Look(state.step, mean, shift, moved, state.calm))
+        newly = due & (accepted | last) & ~state.taken
+        state.result = torch.where(newly[:, None] & real, keep, state.result)
+        state.taken, state.calm = state.taken | newly, torch.where(due, calm, state.calm)
+        state.before = torch.where(due[:, None], keep, state.before)
+        owner = mask_rows(batch.rows.input, batch)
+        open_ = torch.zeros(batch.inputs, device=batch.device, dtype=torch.long)
+        open_ = open_.index_add(0, owner, (~state.taken).long())
+        ran_out = torch.zeros_like(open_).index_add(0, owner, (newly & ~accepted).long())
+        count = torch.zeros_like(open_).scatter_reduce(0, owner, state.step, "amax")
+        table = torch.stack([count, open_, ran_out]).tolist()
+    return [(count, "" if still else ("steps" if out else rule.name)) for count, still, out in zip(*table, strict=True)]
+
+
+def _adam(
+    value: Tensor, slope: Tensor, mean: Tensor, square: Tensor, count: Tensor, settings: MaskSettings
+) -> tuple[Tensor, Tensor, Tensor]:
+    mean = BETAS[0] * mean + (1 - BETAS[0]) * slope
+    square = BETAS[1] * square + (1 - BETAS[1]) * slope.square()
+    power = count.to(value.dtype)[:, None]
+    corrected = mean / (1 - BETAS[0] ** power)
+    size = (square / (1 - BETAS[1] ** power)).sqrt() + EPSILON
+    return value * (1 - settings.rate * settings.decay) - settings.rate * corrected / size, mean, square
+
+
+def _flipped(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tensor) -> Tensor:
+    """keep with a random share of the units set to 0 and another to 1 (section 3.2)."""
+    if settings.flip == 0:
+        return keep
+    drawn = uniform(fold(mask_rows(batch.rows.key, batch), FLIPS, count), keep.shape[1])
+    off, on = drawn < settings.flip, drawn > 1 - settings.flip
+    return torch.where(off, torch.zeros_like(keep), torch.where(on, torch.ones_like(keep), keep))
+
+
+def _noise(batch: Batch, settings: MaskSettings, count: Tensor) -> Noise | None:
+    if settings.noise == 0:
+        return None
+    key = fold(batch.rows.key, NOISE, count[batch.rows.mask], batch.rows.view)
+    return Noise(settings.noise, torch.cat([fold(key, 0), fold(key, 1)]))
+
+
+def _admit(active: Sequence[int], waiting: list[int], size: Sequence[int], budget: int) -> list[int]:
+    """Take from `waiting` what fits beside `active`; at least one input is always at work."""
+    used = sum(size[number] for number in active)
+    admitted: list[int] = []
+    while waiting and (used + size[waiting[0]] <= budget or not (active or admitted)):
+        used += size[waiting[0]]
+        admitted.append(waiting.pop(0))
+    return admitted
+
+
+def _sizes(batch: Batch) -> list[int]:
+    """What each input costs: its rows, twice, for the rationale and the complement."""
+    size = [0] * batch.inputs
+    for number, cost in zip(batch.rows.input.tolist(), batch.cost(), strict=True):
+        size[number] += 2 * cost
+    return size
+
+
+def _own_tensors(state: State) -> State:
+    """A state whose tensors can be written to without touching each other."""
+    return State(**{one.name: getattr(state, one.name).clone() for one in fields(state)})

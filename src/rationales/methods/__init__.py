@@ -1,0 +1,26 @@
+"""Methods that turn rows and a target into one score per unit. All of them stand in `METHODS`."""
+
+from __future__ import annotations
+
+from rationales.errors import OptionError
+from rationales.methods.marc import Marc
+from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
+from rationales.methods.occlusion import Occlusion
+from rationales.methods.random import Random
+
+METHODS: dict[str, type[Method]] = {method.name: method for method in (Marc, Occlusion, Random)}
+
+
+def methods() -> list[MethodInfo]:
+    """What there is, with one line each, what it needs and its options."""
+    return [describe(method) for method in METHODS.values()]
+
+
+def build(name: str, options: dict[str, object] | None = None) -> Method:
+    """The method called `name` with these options."""
+    if name not in METHODS:
+        raise OptionError(f"there is no method {name!r}; there are: {', '.join(METHODS)}")
+    return make(METHODS[name], options or {})
+
+
+__all__ = ["METHODS", "Attribution", "Method", "MethodInfo", "OptionInfo", "build", "methods"]

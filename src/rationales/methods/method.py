@@ -1,0 +1,91 @@
+"""What a method is: a frozen dataclass of documented options with one verb, `scores`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from rationales.errors import OptionError
+from rationales.models.batch import Batch
+from rationales.options import check_option
+from rationales.rationale import Note, Rule
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What a method found: scores (S, n), and per input how it came about."""
+
+    scores: Tensor
+    steps: list[int] = field(default_factory=list)  # per input; empty: the method has no steps
+    stop: list[str] = field(default_factory=list)
+    notes: list[list[Note]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A method with its options; subclasses are frozen dataclasses whose fields carry `help` in their metadata."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
+    rule: ClassVar[Rule] = Rule(share=0.2)  # what of the scores belongs to the rationale, unless the user says
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @abstractmethod
+    def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        """Score every unit of every row; `target` is (inputs,)."""
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """An option as a person reads it."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method as a person reads it."""
+
+    name: str
+    summary: str
+    needs: tuple[str, ...]
+    presets: tuple[str, ...]
+    options: tuple[OptionInfo, ...]
+
+
+def describe(method: type[Method]) -> MethodInfo:
+    """What `rationales methods` shows."""
+    options = tuple(
+        OptionInfo(one.name, str(one.type), one.default, one.metadata.get("help", ""), one.metadata.get("choices", ()))
+        for one in fields(method)
+    )
+    return MethodInfo(method.name, method.summary, method.needs, tuple(method.presets), options)
+
+
+def make(method: type[Method], options: Mapping[str, Any]) -> Method:
+    """The method with these options; `preset` names the values of those that are not given."""
+    given = dict(options)
+    preset = given.pop("preset", None)
+    if preset is not None and preset not in method.presets:
+        known = ", ".join(method.presets) or "none"
+        raise OptionError(f"{method.name} has no preset {preset!r}; its presets are: {known}")
+    known_fields = {one.name: one for one in fields(method)}
+    for name, value in given.items():
+        if name not in known_fields:
+            known = ", ".join([*known_fields, *(["preset"] if method.presets else [])]) or "none"
+            raise OptionError(f"{method.name} has no option {name!r}; its options are: {known}")
+        one = known_fields[name]
+        check_option(name, value, str(one.type), one.metadata.get("choices", ()))
+    base = method(**(method.presets[preset] if preset is not None else {}))
+    return replace(base, **given)

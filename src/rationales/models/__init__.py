@@ -1,0 +1,1 @@
+"""The outside world becomes a Batch: one file per kind of model."""

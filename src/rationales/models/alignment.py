@@ -1,0 +1,91 @@
+"""Where the tokens of a text stand in it, checked: some tokenizers say nothing about that, and some say it wrongly."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rationales.models.units import Extent, trim
+
+_MARKS = ("##", "▁", "Ġ", "</w>", "@@")  # how tokenizers write "goes on" or "a space was here"
+_DROPPED = {"Mn", "Me", "Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp"}  # categories a normaliser may swallow
+_REACH = 64  # characters a token may lie ahead of where it was expected
+
+
+def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> bool:
+    """Whether extents really say where the tokens stand.
+
+    They run from left to right, leave no visible character out, and plain pieces are spelled as the text is there.
+    """
+    if any(not 0 <= start <= end <= len(text) for start, end in extents):
+        return False
+    if any(later[0] < earlier[0] for earlier, later in pairwise(extents)):
+        return False
+    covered = bytearray(len(text))
+    for start, end in extents:
+        covered[start:end] = b"\x01" * (end - start)
+    if any(not covered[place] and unicodedata.category(mark) not in _DROPPED for place, mark in enumerate(text)):
+        return False
+    plain = [(_spelling(piece), text[slice(*extent)]) for piece, extent in zip(pieces, extents, strict=True)]
+    known = [(piece, found) for piece, found in plain if piece.isascii() and piece.isalnum()]
+    agreeing = sum(piece == _spelling(found) for piece, found in known)
+    return agreeing >= 0.9 * len(known)
+
+
+def align(text: str, pieces: Sequence[str]) -> list[Extent]:
+    """Find the tokens in the text by their spelling, from left to right.
+
+    A token that cannot be found (unknown, a part of a character's bytes) gets the stretch between its neighbours.
+    """
+    letters: list[str] = []
+    place: list[int] = []  # place[k]: the character that letter k comes from
+    for index, mark in enumerate(text):
+        for letter in _letters(mark):
+            letters.append(letter)
+            place.append(index)
+    plain = "".join(letters)
+    found: list[Extent | None] = []
+    cursor = 0
+    for piece in pieces:
+        wanted = _spelling(piece)
+        at = plain.find(wanted, cursor, cursor + len(wanted) + _REACH) if wanted and "\ufffd" not in wanted else -1
+        if at < 0:
+            found.append(None)
+            continue
+        cursor = at + len(wanted)
+        found.append((place[at], place[cursor - 1] + 1))
+    return _fill(text, found)
+
+
+def _fill(text: str, found: Sequence[Extent | None]) -> list[Extent]:
+    """Give every token that was not found what lies between those that were."""
+    following: list[int] = []
+    start = len(text)
+    for extent in reversed(found):
+        start = extent[0] if extent else start
+        following.append(start)
+    following.reverse()
+    extents: list[Extent] = []
+    end = 0
+    for extent, limit in zip(found, following, strict=True):
+        if extent is None:
+            extents.append(trim(text, min(end, limit), limit))
+        else:
+            extents.append(extent)
+            end = extent[1]
+    return extents
+
+
+def _spelling(piece: str) -> str:
+    for mark in _MARKS:
+        piece = piece.replace(mark, "") if piece != mark else piece
+    return "".join(letter for mark in piece for letter in _letters(mark))
+
+
+def _letters(mark: str) -> str:
+    """One character as tokenizers compare it: without case, accents and space."""
+    decomposed = unicodedata.normalize("NFKD", mark.casefold())
+    return "".join(
+        letter for letter in decomposed if not letter.isspace() and unicodedata.category(letter) not in _DROPPED
+    )

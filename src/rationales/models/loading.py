@@ -1,0 +1,117 @@
+"""From an id, a folder or an object to something that can be explained. Safe by default: no pickle, no foreign code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rationales.errors import ModelError, OptionError
+from rationales.models import default
+from rationales.models.text import TextModel, text_model
+
+Source = str | os.PathLike[str] | nn.Module
+
+
+def load(
+    source: Source | Sequence[Source] | None = None,
+    tokenizer: Any = None,
+    *,
+    device: str | torch.device | None = None,
+    unit: str = "word",
+    baseline: str | Tensor | None = None,
+    segment: int | None = None,
+    overlap: int = 100,
+    trust_remote_code: bool = False,
+) -> TextModel:
+    """Make a text classifier explainable.
+
+    `source`: nothing (the embedded sentiment model), the name of a model of ours, a Hugging Face id, a folder, a
+    module (then give its tokenizer too), or a list of these that share one tokenizer and are explained together.
+    `unit`: what is kept or replaced: word, token or sentence. `baseline`: what a replaced unit becomes: pad, mask,
+    unk, zero, mean, a word of the vocabulary, or a vector; by default the first of these that the tokenizer has.
+    `segment`: tokens per segment, by default all that the model takes; `overlap`: tokens that segments share.
+    """
+    sources = list(source) if isinstance(source, Sequence) and not isinstance(source, str) else [source]
+    if not sources:
+        raise OptionError("no model given")
+    opened = [_open(one, tokenizer, trust_remote_code) for one in sources]
+    modules = [module for module, _, _ in opened]
+    tokenizers = [own for _, own, _ in opened]
+    if any(own.get_vocab() != tokenizers[0].get_vocab() for own in tokenizers[1:]):
+        raise ModelError("models explained together must share one tokenizer; these have different vocabularies")
+    if device is not None:
+        modules = [module.to(_device(device)) for module in modules]
+    name = " + ".join(title for _, _, title in opened)
+    return text_model(modules, tokenizers[0], name=name, unit=unit, baseline=baseline, limit=segment, overlap=overlap)
+
+
+def _open(source: Source | None, tokenizer: Any, remote: bool) -> tuple[nn.Module, Any, str]:
+    """The module, its tokenizer and a name for it."""
+    if isinstance(source, nn.Module):
+        if tokenizer is None:
+            raise OptionError("a module needs its tokenizer: rationales.load(module, tokenizer)")
+        return source, tokenizer, getattr(source, "name_or_path", "") or type(source).__name__
+    if source is None or str(source) in default.CATALOGUE:
+        entry = default.CATALOGUE[str(source) if source is not None else default.EMBEDDED]
+        module, own = entry.open()
+        return module, tokenizer or own, entry.name
+    return (*_pretrained(str(source), tokenizer, remote), str(source))
+
+
+def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, Any]:
+    import transformers
+
+    folder = Path(where)
+    if folder.is_dir():
+        _check_folder(folder)
+    elif folder.exists():
+        raise ModelError(f"{where} is a file; give the folder that holds config.json and the weights")
+    elif where.startswith((".", "/", "~")) or where.count("/") > 1:
+        raise ModelError(f"there is no folder {where}")
+    options = {"trust_remote_code": remote}
+    try:
+        module = transformers.AutoModelForSequenceClassification.from_pretrained(where, use_safetensors=True, **options)
+        own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, **options)
+    except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
+        raise ModelError(_reason(where, error, remote)) from error
+    return module, own
+
+
+def _check_folder(folder: Path) -> None:
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} holds no config.json; give the folder of a saved Hugging Face model")
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern))
+    if pickled:
+        raise ModelError(
+            f"{folder} holds only pickled weights ({pickled[0]}), which can run code when loaded; "
+            "convert them with model.save_pretrained(folder), which writes safetensors"
+        )
+    raise ModelError(f"{folder} holds no *.safetensors weights")
+
+
+def _reason(where: str, error: Exception, remote: bool) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "trust_remote_code" in str(error) and not remote:
+        return f"{where} brings its own code; pass trust_remote_code=True (--trust-remote-code) if you trust its author"
+    if Path(where).is_dir():
+        return f"cannot load {where}: {first}"
+    if "safetensors" in str(error) and "connect" not in str(error).lower():
+        return f"{where} has no safetensors weights; pickled weights are refused because they can run code when loaded"
+    known = ", ".join(default.CATALOGUE)
+    return f"there is no model {where!r}: not a folder, not one of ours ({known}), and not to be had from the hub here"
+
+
+def _device(wanted: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(wanted)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(f"no device {str(wanted)!r} here: {str(error).splitlines()[0]}") from None
+    return device

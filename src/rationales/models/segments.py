@@ -1,0 +1,63 @@
+"""Long inputs in pieces that fit the model: windows cut between units, overlapping, put together again linearly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Window:
+    """Units first..last-1 of a text and the weight of each when windows are put together; weights sum to 1 per unit."""
+
+    first: int
+    last: int
+    weight: tuple[float, ...]
+
+
+def windows(lengths: Sequence[int], capacity: int, overlap: int) -> list[Window]:
+    """Cut units of `lengths` tokens into windows of at most `capacity` tokens that share about `overlap` tokens.
+
+    Windows are of about equal length, so that none has too little context and a batch of them is full. No unit may be
+    longer than the capacity.
+    """
+    total = sum(lengths)
+    if total <= capacity:
+        return [Window(0, len(lengths), (1.0,) * len(lengths))]
+    overlap = min(overlap, capacity // 4)
+    number = -(-(total - overlap) // (capacity - overlap))
+    even = -(-(total + (number - 1) * overlap) // number)
+    fill = min(capacity, even + max(lengths))
+    bounds: list[tuple[int, int]] = []
+    first = 0
+    while True:
+        last, size = first, 0
+        while last < len(lengths) and size + lengths[last] <= fill:
+            size += lengths[last]
+            last += 1
+        bounds.append((first, last))
+        if last == len(lengths):
+            return _weigh(bounds, len(lengths))
+        first, shared = last, 0
+        while first - 1 > bounds[-1][0] and shared + lengths[first - 1] <= overlap:
+            first -= 1
+            shared += lengths[first]
+
+
+def _weigh(bounds: Sequence[tuple[int, int]], units: int) -> list[Window]:
+    """In an overlap of m units the later window's weight rises as 1/(m+1), 2/(m+1), ... and the earlier one's falls."""
+    raw = [[1.0] * (last - first) for first, last in bounds]
+    for number in range(1, len(bounds)):
+        first, end = bounds[number][0], bounds[number - 1][1]
+        for step, unit in enumerate(range(first, end), start=1):
+            share = step / (end - first + 1)
+            raw[number][unit - first] *= share
+            raw[number - 1][unit - bounds[number - 1][0]] *= 1 - share
+    total = [0.0] * units
+    for (first, _), weights in zip(bounds, raw, strict=True):
+        for step, weight in enumerate(weights):
+            total[first + step] += weight
+    return [
+        Window(first, last, tuple(weight / total[first + step] for step, weight in enumerate(weights)))
+        for (first, last), weights in zip(bounds, raw, strict=True)
+    ]

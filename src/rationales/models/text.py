@@ -1,0 +1,334 @@
+"""Hugging Face sequence classifiers as a Batch: words are kept or replaced at the word embeddings.
+
+The model is run on its own token ids and only the output of its embedding layer is replaced (by a hook). So positions,
+token types, padding, the place where a decoder reads its answer and any scaling of embeddings are the model's own, for
+every architecture, and keep = 1 is bit for bit the plain model. A replaced word stays attended.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rationales.errors import InputError, ModelError, OptionError
+from rationales.models import baselines
+from rationales.models.batch import Batch, Noise, Piece, Rows
+from rationales.models.heads import Head, class_logits
+from rationales.models.memory import token_budget
+from rationales.models.randomness import content_key, normal
+from rationales.models.state import attribute_set, frozen, output_replaced
+from rationales.models.tokens import Encoded, TextInput, encode
+from rationales.models.units import UnitKind
+
+LONGEST_SEGMENT = 8192  # tokens; models that could take more are given overlapping segments of this length
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One classifier: how to call it, and what its words become when they are replaced."""
+
+    module: nn.Module
+    embedding: nn.Module
+    baseline: Tensor  # (hidden,)
+    arguments: Mapping[str, Any]  # passed along on every call
+    takes_types: bool
+
+    def logits(
+        self, ids: Tensor, attention: Tensor, types: Tensor | None, change: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """(R, outputs) with the word embeddings (R, T, hidden) passed through `change` on their way."""
+        more = {"token_type_ids": types} if types is not None and self.takes_types else {}
+        with output_replaced(self.embedding, change):
+            output = self.module(input_ids=ids, attention_mask=attention, **more, **self.arguments)
+        found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
+        if not isinstance(found, Tensor) or found.dim() != 2:
+            raise ModelError("the model does not give one row of logits for each text; is it a sequence classifier?")
+        return found
+
+
+@dataclass(eq=False)
+class TextBatch(Batch):
+    """Rows of tokens whose words are blended with the baseline."""
+
+    networks: Sequence[Network]
+    ids: Tensor  # (S, T)
+    attention: Tensor  # (S, T)
+    types: Tensor | None  # (S, T)
+    owner: Tensor  # (S, T) the token's unit; n for special tokens and padding, which are always kept
+    lengths: list[int]
+
+    def cost(self) -> list[int]:
+        return self.lengths
+
+    def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
+        network = self.networks[piece.view]
+        owner = self.owner[piece.row, : piece.size]
+        kept = torch.cat([keep, keep.new_ones(len(keep), 1)], 1).gather(1, owner)[..., None]  # (R, T, 1)
+
+        def blend(words: Tensor) -> Tensor:
+            share = kept.to(words.dtype)
+            mixed = share * words + (1 - share) * network.baseline.to(words.dtype)  # Eq. 1; Eq. 3 when keep is 1 - keep
+            if noise is None:
+                return mixed
+            own = (owner < self.size[1])[..., None]
+            size = (words.square() * own).sum((1, 2)) / (own.sum((1, 2)) * words.shape[-1])
+            drawn = normal(noise.key, words.shape[1:], words.dtype)
+            return mixed + noise.scale * size.sqrt()[:, None, None] * own * drawn
+
+        return self._logits(piece, blend)
+
+    def _logits(self, piece: Piece, change: Callable[[Tensor], Tensor]) -> Tensor:
+        row, size = piece.row, piece.size
+        types = self.types[row, :size] if self.types is not None else None
+        logits = self.networks[piece.view].logits(self.ids[row, :size], self.attention[row, :size], types, change)
+        return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
+
+    def embedded(self) -> Tensor:
+        """(S, T, hidden): the word embeddings of all rows, for methods that need gradients there."""
+        if self.views > 1:
+            raise ModelError("several models explained together have no common embedding")
+        with torch.no_grad():
+            output: Tensor = self.networks[0].embedding(self.ids)
+        return output
+
+    def logits_from(self, embedded: Tensor) -> Tensor:
+        """(S, classes): what the model says of embeddings (S, T, hidden) put in place of the words'."""
+        whole = torch.arange(self.size[0], device=self.device)
+        return self._logits(Piece(whole, whole, 0, self.ids.shape[1]), lambda _words: embedded)
+
+    def take(self, inputs: Sequence[int]) -> TextBatch:
+        row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
+        width = int(self.rows.real[row].sum(1).max())
+        lengths = [self.lengths[index] for index in row.tolist()]
+        longest = max(lengths)
+        owner = self.owner[row, :longest]
+        return TextBatch(
+            rows=self.rows.take(row, width),
+            inputs=len(inputs),
+            views=self.views,
+            classes=self.classes,
+            head=self.head,
+            budget=self.budget,
+            networks=self.networks,
+            ids=self.ids[row, :longest],
+            attention=self.attention[row, :longest],
+            types=self.types[row, :longest] if self.types is not None else None,
+            owner=torch.where(owner == self.size[1], torch.full_like(owner, width), owner),
+            lengths=lengths,
+        )
+
+
+@dataclass(eq=False)
+class TextModel:
+    """A text classifier that can be explained; several networks with one tokenizer are explained together."""
+
+    networks: Sequence[Network]
+    tokenizer: Any
+    head: Head
+    labels: tuple[str, ...]
+    name: str
+    unit: UnitKind
+    baseline: str
+    limit: int  # tokens the model takes at once
+    overlap: int = 100  # tokens that neighbouring segments share
+    filler: int = field(default=0)  # the token that only fills up a batch
+
+    def encode(self, inputs: Sequence[TextInput]) -> list[Encoded]:
+        """Each input's units and rows."""
+        return [encode(source, self.tokenizer, self.unit, self.limit, self.overlap) for source in inputs]
+
+    def batch(self, encoded: Sequence[Encoded], seed: int = 0) -> TextBatch:
+        """The rows of all these inputs together."""
+        device = self.networks[0].baseline.device
+        token_rows = [(number, segment, row)
+                      for number, one in enumerate(encoded) for segment, row in enumerate(one.rows)]  # fmt: skip
+        views = len(self.networks)
+        count = len(token_rows)
+        width = max(len(row.units) for _, _, row in token_rows)
+        longest = max(len(row.ids) for _, _, row in token_rows)
+        dtype = torch.float64 if self.networks[0].baseline.dtype == torch.float64 else torch.float32
+
+        def table(values: Sequence[Sequence[Any]], fill: Any, size: int, kind: torch.dtype) -> Tensor:
+            made = torch.full((count, size), fill, dtype=kind)
+            for index, line in enumerate(values):
+                made[index, : len(line)] = torch.tensor(line, dtype=kind)
+            return made.repeat(views, 1).to(device)
+
+        lines = [row for _, _, row in token_rows]
+        keys = [content_key(seed, encoded[number].source.text, encoded[number].source.pair, segment)
+                for number, segment, _ in token_rows]  # fmt: skip
+        rows = Rows(
+            input=torch.tensor([number for number, _, _ in token_rows], device=device).repeat(views),
+            mask=torch.arange(count, device=device).repeat(views),
+            view=torch.arange(views, device=device).repeat_interleave(count),
+            key=torch.tensor(keys, device=device).repeat(views),
+            unit=table([row.units for row in lines], 0, width, torch.long),
+            real=table([[True] * len(row.units) for row in lines], False, width, torch.bool),
+            position=table([row.position for row in lines], 0.0, width, dtype),
+            blend=table([row.weight for row in lines], 0.0, width, dtype) / views,
+        )
+        owner = table(
+            [[unit if unit >= 0 else width for unit in row.owner] for row in lines], width, longest, torch.long
+        )
+        types = [row.types for row in lines if row.types is not None]
+        return TextBatch(
+            rows=rows,
+            inputs=len(encoded),
+            views=views,
+            classes=len(self.labels),
+            head=self.head,
+            budget=token_budget(self._config(), longest, device),
+            networks=self.networks,
+            ids=table([row.ids for row in lines], self.filler, longest, torch.long),
+            attention=table([[1] * len(row.ids) for row in lines], 0, longest, torch.long),
+            types=table(types, 0, longest, torch.long) if len(types) == count else None,
+            owner=owner,
+            lengths=[len(row.ids) for row in lines] * views,
+        )
+
+    def target(self, wanted: str | int | None) -> int | None:
+        """The number of a class given by label or number."""
+        if wanted is None:
+            return None
+        if isinstance(wanted, int) and 0 <= wanted < len(self.labels):
+            return wanted
+        lowered = [label.lower() for label in self.labels]
+        if isinstance(wanted, str) and (wanted in self.labels or wanted.lower() in lowered):
+            return self.labels.index(wanted) if wanted in self.labels else lowered.index(wanted.lower())
+        if isinstance(wanted, str) and wanted.isdecimal() and int(wanted) < len(self.labels):
+            return int(wanted)
+        raise OptionError(f"the model has no label {wanted!r}; its labels are: {', '.join(self.labels)}")
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Frozen networks inside the block, each given back as it was."""
+        with ExitStack() as stack:
+            stack.enter_context(frozen(*(network.module for network in self.networks)))
+            for network in self.networks:
+                config = _text_config(network.module)
+                if config is not None and getattr(config, "pad_token_id", 0) is None:
+                    # decoders refuse batches without a padding token, and find the last token by it
+                    stack.enter_context(attribute_set(config, "pad_token_id", self.filler))
+            yield
+
+    def _config(self) -> Any:
+        return _text_config(self.networks[0].module)
+
+
+def text_model(
+    modules: Sequence[nn.Module],
+    tokenizer: Any,
+    *,
+    name: str,
+    unit: str = "word",
+    baseline: str | Tensor | None = None,
+    limit: int | None = None,
+    overlap: int = 100,
+) -> TextModel:
+    """Make a text classifier and its tokenizer explainable; several modules are explained together."""
+    if unit not in ("word", "token", "sentence"):
+        raise OptionError(f"units are word, token or sentence, not {unit!r}")
+    chosen = baseline if isinstance(baseline, Tensor) else baselines.choose(baseline, tokenizer)
+    networks = [_network(module, tokenizer, chosen) for module in modules]
+    heads = {_head(module) for module in modules}
+    names = {_labels(module) for module in modules}
+    if len(heads) > 1 or len({len(labels) for labels in names}) > 1:
+        raise ModelError("models explained together must have the same labels")
+    room = min(_limit(module, tokenizer) for module in modules)
+    if limit is not None and not 8 <= limit <= room:
+        raise OptionError(f"a segment must have 8 to {room} tokens, not {limit}")
+    return TextModel(
+        networks=networks,
+        tokenizer=tokenizer,
+        head=heads.pop(),
+        labels=_labels(modules[0]),
+        name=name,
+        unit=unit,  # type: ignore[arg-type]  # checked above; a Literal cannot be narrowed from a str
+        baseline=baselines.choose(baseline, tokenizer),
+        limit=limit or room,
+        overlap=overlap,
+        filler=_filler(modules[0], tokenizer),
+    )
+
+
+def _network(module: nn.Module, tokenizer: Any, baseline: str | Tensor) -> Network:
+    find = getattr(module, "get_input_embeddings", None)
+    try:
+        embedding = find() if find is not None else None
+    except NotImplementedError:
+        embedding = None
+    if not isinstance(embedding, nn.Module):
+        raise ModelError(
+            f"{type(module).__name__} does not say where its word embeddings are; give it a get_input_embeddings()"
+        )
+    signature = inspect.signature(module.forward).parameters
+    arguments = {"use_cache": False} if "use_cache" in signature else {}
+    vector = baselines.vector(baseline, tokenizer, embedding)
+    return Network(module, embedding, vector, arguments, "token_type_ids" in signature)
+
+
+def _text_config(module: nn.Module) -> Any:
+    config: Any = getattr(module, "config", None)
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def _head(module: nn.Module) -> Head:
+    config = getattr(module, "config", None)
+    kind = getattr(config, "problem_type", None)
+    if kind == "regression":
+        raise ModelError("this is a regression model; only classifiers can be explained")
+    if kind == "multi_label_classification":
+        return Head.MULTI_LABEL
+    return Head.SIGMOID if getattr(config, "num_labels", 2) == 1 else Head.SOFTMAX
+
+
+def _labels(module: nn.Module) -> tuple[str, ...]:
+    config = getattr(module, "config", None)
+    names = getattr(config, "id2label", None)
+    if not names:
+        raise ModelError("the model has no config.id2label that names its classes")
+    labels = tuple(str(names[index]) for index in sorted(names, key=int))
+    return (f"not {labels[0]}", labels[0]) if len(labels) == 1 and _head(module) is Head.SIGMOID else labels
+
+
+def _limit(module: nn.Module, tokenizer: Any) -> int:
+    """Tokens that fit: what the tokenizer says, what the position table holds, and no more than is sensible."""
+    config = _text_config(module)
+    told = [getattr(tokenizer, "model_max_length", None), LONGEST_SEGMENT]
+    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    if positions:
+        # the RoBERTa family counts positions from padding_idx + 1
+        used = [table.padding_idx + 1 for name, table in module.named_modules()
+                if isinstance(table, nn.Embedding) and name.endswith("position_embeddings")
+                and table.padding_idx is not None]  # fmt: skip
+        told.append(positions - (used[0] if used else 0))
+    return int(min(limit for limit in told if limit))
+
+
+def _filler(module: nn.Module, tokenizer: Any) -> int:
+    config = _text_config(module)
+    for token in (getattr(config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None)):
+        if isinstance(token, int):
+            return token
+    # any token that no text is likely to end with: a decoder reads its answer before the fill-up
+    for token in (getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "bos_token_id", None)):
+        if isinstance(token, int):
+            return token
+    return 0
+
+
+def check_finite(logits: Tensor, rows: Rows, encoded: Sequence[Encoded]) -> None:
+    """A model that answers NaN or infinity is reported, with the input it did so for."""
+    bad = ~torch.isfinite(logits).all(-1)
+    if bad.any():
+        which = int(rows.input[bad][0])
+        raise InputError(
+            f"the model gives NaN or infinite logits for {encoded[which].source.title}; check its weights, or load it "
+            "in float32 if it is in half precision"
+        )

@@ -1,0 +1,102 @@
+"""What a text is made of: words, sentences or tokens, each with the characters it stands at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Literal
+
+import regex
+
+UnitKind = Literal["word", "token", "sentence"]
+Extent = tuple[int, int]  # start and end in characters
+
+# Word boundaries of Unicode's annex 29: keeps "wasn't" and "3.14" whole, splits Chinese by character, knows emoji.
+_BOUNDARY = regex.compile(r"(?V1w)\b")
+_VISIBLE = regex.compile(r"[^\s\p{Cc}\p{Zs}\p{Zl}\p{Zp}]")
+_PUNCTUATION = regex.compile(r"^\p{P}$|^\p{S}$")
+_SENTENCE_END = regex.compile(r"(?<=[.!?…。！？]['\"”’)\]]*)\s+|\n\s*|(?<=[。！？])")
+
+
+def words(text: str) -> list[Extent]:
+    """The words and marks of a text, in order; all characters outside them are white space or controls."""
+    cuts = [0, *(match.start() for match in _BOUNDARY.finditer(text)), len(text)]
+    pieces = ((start, end) for start, end in itertools.pairwise(cuts) if _VISIBLE.search(text, start, end))
+    found: list[Extent] = []
+    for start, end in pieces:
+        start, end = trim(text, start, end)
+        mark = text[start:end]
+        if found and found[-1][1] == start and _PUNCTUATION.match(mark) and text[found[-1][1] - 1] == mark:
+            found[-1] = (found[-1][0], end)  # "..." and "!!!" are one mark
+        else:
+            found.append((start, end))
+    return found
+
+
+def sentences(text: str) -> list[Extent]:
+    """The sentences of a text: cut after closing marks followed by space, and at line ends."""
+    cuts = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
+    extents = (trim(text, start, end) for start, end in itertools.pairwise(cuts))
+    return [(start, end) for start, end in extents if start < end]
+
+
+def trim(text: str, start: int, end: int) -> Extent:
+    """The extent without white space and controls at its ends; empty when there is nothing else."""
+    while start < end and not _VISIBLE.match(text, start):
+        start += 1
+    while end > start and not _VISIBLE.match(text, end - 1):
+        end -= 1
+    return start, end
+
+
+def tie(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[Extent], list[int]]:
+    """Make every token belong to exactly one unit.
+
+    Units that share a token become one. A token that covers no unit's character (white space of its own) goes with the
+    unit that follows it, or the last one. Units without any token (dropped by the tokenizer) join their neighbour, so
+    that each unit can be kept or replaced. Returns the extents of the units and, for each token, its unit.
+    """
+    first = [_first_reaching(units, start, end) for start, end in tokens]
+    last = [max(low, _last_touching(units, end)) for low, (_, end) in zip(first, tokens, strict=True)]
+    reach = list(range(len(units)))  # reach[u]: the last unit that u is tied to
+    for low, high in zip(first, last, strict=True):
+        reach[low] = max(reach[low], high)
+    owned = set(first)
+    groups: list[list[int]] = []
+    until = -1
+    for unit in range(len(units)):
+        orphan = unit not in owned and unit > until
+        if groups and (unit <= until or orphan):
+            groups[-1].append(unit)
+        else:
+            groups.append([unit])
+        until = max(until, reach[unit])
+    if len(groups) > 1 and not owned.intersection(groups[0]):  # orphans at the very beginning go with what follows
+        groups[0:2] = [groups[0] + groups[1]]
+    group_of = {unit: number for number, group in enumerate(groups) for unit in group}
+    extents = [(units[group[0]][0], units[group[-1]][1]) for group in groups]
+    return extents, [group_of[unit] for unit in first]
+
+
+def _first_reaching(units: Sequence[Extent], start: int, end: int) -> int:
+    """The first unit that ends after `start` (for an empty token: at or after it); the last one if there is none."""
+    low, high = 0, len(units) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if units[middle][1] > start or (start == end and units[middle][1] >= start):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _last_touching(units: Sequence[Extent], end: int) -> int:
+    """The last unit that begins before `end`; -1 if there is none."""
+    low, high = 0, len(units)
+    while low < high:
+        middle = (low + high) // 2
+        if units[middle][0] < end:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1

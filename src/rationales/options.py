@@ -1,0 +1,27 @@
+"""Options that carry their own documentation, and the check that a value fits."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from rationales.errors import OptionError
+
+
+def option(default: Any, line: str, *choices: str) -> Any:
+    """A dataclass field with a line of help and, if there are any, the values it can take."""
+    return field(default=default, metadata={"help": line, "choices": choices})
+
+
+def check_option(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:
+    """Raise an OptionError unless `value` is of the kind and one of the choices, if there are any."""
+    fits = {
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf"),
+        "str": isinstance(value, str),
+        "bool": isinstance(value, bool),
+    }
+    if not fits.get(kind, True):
+        raise OptionError(f"option {name} takes a value of type {kind}, not {value!r}")
+    if choices and value not in choices:
+        raise OptionError(f"option {name} is one of {', '.join(choices)}, not {value!r}")

@@ -1,0 +1,1 @@
+"""A rationale made visible: in the terminal and as a page."""

@@ -1,0 +1,350 @@
+"""A rationale as HTML: a self-contained page with a threshold slider, or a fragment for notebooks.
+
+Nothing is fetched from anywhere, and nothing of the text, the labels, the model's name or the options ever becomes
+markup: all of it goes through `escape`, and the page's policy lets only its own style and script run.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from rationales.rationale import Rationale
+from rationales.report.profile import profile
+from rationales.report.scale import Scale, scale_of
+from rationales.report.words import count, percent, rows, rule, runner_up, selection, unit_name
+from rationales.version import __version__
+
+LEVELS = 20  # steps of colour; article.css holds one class for each
+EXCERPT = 90  # characters of a text in the index
+LISTED = 200  # spans in the list under the text; page.js knows the same number
+
+_UNSHOWABLE = re.compile("[\x00\ud800-\udfff]")  # what an HTML file cannot hold
+
+
+def page(rationales: Sequence[Rationale]) -> str:
+    """A whole page, to be opened from a file or put on a server as it is."""
+    style, script = _asset("article.css") + _asset("page.css"), _asset("page.js")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{_hash(style)}'",
+            f"script-src '{_hash(script)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    several = len(rationales) != 1
+    title = count(len(rationales), "rationale") if several else f"Why {rationales[0].target}?"
+    articles = (
+        _article(rationale, heading="h2" if several else "h1", number=number)
+        for number, rationale in enumerate(rationales, 1)
+    )
+    return "\n".join(
+        (
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="referrer" content="no-referrer">',
+            f'<meta name="generator" content="rationales {escape(__version__)}">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{style}</style>",
+            "</head>",
+            '<body class="rationales">',
+            "<main>",
+            _index(rationales, title) if several else "",
+            *articles,
+            "</main>",
+            f"<footer>Made with rationales {escape(__version__)}</footer>",
+            '<div class="tip" role="status" hidden></div>',
+            f"<script>{script}</script>",
+            "</body>",
+            "</html>",
+            "",
+        )
+    )
+
+
+def fragment(rationale: Rationale) -> str:
+    """The same for a notebook cell: no page around it, no script, no ids; the numbers are the words' titles."""
+    style = _asset("article.css")
+    return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, heading="h3", number=None)}</div>'
+
+
+def escape(value: str) -> str:
+    """`value` as text or attribute value, such that a browser reads back exactly the same characters.
+
+    A bare CR would be read as LF, so it is written as a reference; NUL and lone surrogates become U+FFFD.
+    """
+    return html.escape(_UNSHOWABLE.sub("\ufffd", value), quote=True).replace("\r", "&#13;")
+
+
+def embedded_json(value: Any) -> str:
+    """JSON that can stand inside a script element: nothing in it can end the element or a line of script."""
+    content = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _article(rationale: Rationale, heading: str, number: int | None) -> str:
+    live = number is not None
+    scale = scale_of(rationale)
+    identity = f' id="r{number}"' if live else ""
+    parts = [0] if rationale.pair is None else [0, 1]
+    texts = (_text(rationale, scale, part, live=live, several=len(parts) > 1) for part in parts)
+    return "\n".join(
+        (
+            f"<article{identity}>",
+            f"<header>{_kicker(rationale)}",
+            f"<{heading}>Why <em>{escape(rationale.target)}</em>?</{heading}>",
+            f"<p>{_sentence(rationale)}</p></header>",
+            *texts,
+            _controls(rationale, scale, number) if number is not None else _caption(rationale, scale),
+            _probabilities(rationale),
+            _notes(rationale),
+            _list(rationale, scale) if live else "",
+            _provenance(rationale),
+            "</article>",
+        )
+    )
+
+
+def _kicker(rationale: Rationale) -> str:
+    facts = [rationale.name, rationale.model, rationale.method]
+    return f'<p class="kicker">{" · ".join(escape(fact) for fact in facts if fact)}</p>'
+
+
+def _sentence(rationale: Rationale) -> str:
+    """The result in one sentence of plain words."""
+    given = {key: by[rationale.target] for key, by in rationale.probabilities.items() if rationale.target in by}
+    target = f"<em>{escape(rationale.target)}</em>"
+    says = [f"The model says {target}{_strong(given, 'full', ' with ')}."]
+    if not rationale.selected().any():
+        return f"{says[0]} No {escape(unit_name(rationale))} reached the threshold, so nothing is marked."
+    if "rationale" in given:
+        says.append(
+            f"Given only the marked {escape(unit_name(rationale))}s it says so{_strong(given, 'rationale', ' with ')}"
+        )
+        says[-1] += (
+            f", given everything but them{_strong(given, 'complement', ' with ')}." if "complement" in given else "."
+        )
+    return " ".join(says)
+
+
+def _strong(given: dict[str, float], key: str, before: str) -> str:
+    return f"{before}<strong>{escape(percent(given[key]))}</strong>" if key in given else ""
+
+
+def _text(rationale: Rationale, scale: Scale, part: int, *, live: bool, several: bool) -> str:
+    name = ("Text", "Pair")[part]
+    label = f'<p class="part">{name}</p>' if several else ""
+    walk = f' tabindex="0" role="group" aria-label="{name}; arrow keys walk through it"' if live else ""
+    direction = "rtl" if right_to_left(rationale.part(part)) else "ltr"
+    content = "".join(_pieces(rationale, scale, part, titles=not live))
+    return f'{label}<div class="text" dir="{direction}" lang=""{walk}>{content}</div>'
+
+
+def _pieces(rationale: Rationale, scale: Scale, part: int, *, titles: bool) -> Iterator[str]:
+    """The part's text, character for character: a span or mark for each unit, an i for what stands between two.
+
+    Selection is a matter of classes alone (in, first, last), so the script can change it without moving elements:
+    on a text of 20,000 words that is the difference between a blink and ten seconds.
+    """
+    whole, position, before = rationale.part(part), 0, None
+    levels = np.rint(scale.strength(rationale.scores) * LEVELS).astype(int).tolist()
+    spans = rationale.spans()
+    opening, closing = {span.first for span in spans}, {span.last for span in spans}
+    chosen = rationale.selected().tolist()
+    for index, unit in enumerate(rationale.units):
+        if unit.part != part:
+            continue
+        start = max(unit.start, position)
+        end = max(unit.end, start)
+        gap, content = whole[position:start], whole[start:end]
+        if before is None:
+            yield escape(gap)
+        elif gap:
+            inside = chosen[before] and chosen[index]
+            yield f"<i{_class(min(levels[before], levels[index], key=abs), 'in' if inside else '')}>{escape(gap)}</i>"
+        flags = ("in" if chosen[index] else "", "first" if index in opening else "", "last" if index in closing else "")
+        tag = "mark" if chosen[index] else "span"
+        title = f' title="{scale.number(float(rationale.scores[index]))}"' if titles else ""
+        look = _class(levels[index], "r" if right_to_left(content) else "", *flags)
+        yield f"<{tag}{look}{title}>{escape(content)}</{tag}>"
+        position, before = end, index
+    yield escape(whole[position:])
+
+
+def _class(level: int, *flags: str) -> str:
+    """The class attribute: the strength (f for the target, a against it) comes first."""
+    names = [f"{'f' if level > 0 else 'a'}{abs(level)}" if level else "", *flags]
+    joined = " ".join(name for name in names if name)
+    return f' class="{joined}"' if joined else ""
+
+
+def right_to_left(text: str) -> bool:
+    """Whether the first character with a direction is written from right to left.
+
+    The browser's own dir="auto" decides the same way, but does so again for every element it reads: seconds on a
+    long text.
+    """
+    if text.isascii():
+        return False
+    return next((kind != "L" for kind in map(unicodedata.bidirectional, text) if kind in ("L", "R", "AL")), False)
+
+
+def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
+    """The slider with the profile above it; the script reads its numbers from the JSON beside it."""
+    start = _start(rationale, scale)
+    numbers = np.nan_to_num(rationale.scores, posinf=scale.high, neginf=scale.low)
+    data = {
+        "scores": [float(np.format_float_positional(score, unique=True)) for score in numbers],
+        "low": scale.low,
+        "high": scale.high,
+        "start": start,
+        "keeps": scale.keeps,
+        "unit": unit_name(rationale),
+    }
+    ticks = LEVELS * 10
+    value = round(ticks * (start - scale.low) / (scale.high - scale.low))
+    return f"""<section class="controls" aria-label="Threshold">
+{profile(rationale, scale, start)}
+<div class="row">
+<label for="t{number}">Threshold</label>
+<input type="range" id="t{number}" min="0" max="{ticks}" value="{min(max(value, 0), ticks)}">
+<b class="threshold">{escape(scale.number(start))}</b>
+<output for="t{number}">{escape(selection(rationale))}</output>
+<span class="buttons"><button type="button" class="previous" aria-label="Previous span" title="Previous span">‹</button>
+<button type="button" class="next" aria-label="Next span" title="Next span">›</button>
+<button type="button" class="reset" title="Back to the method's own rule: {escape(rule(rationale))}" disabled>Reset</button></span>
+</div>
+{_legend(rationale, scale)}
+<script type="application/json">{embedded_json(data)}</script>
+</section>"""
+
+
+def _start(rationale: Rationale, scale: Scale) -> float:
+    """The threshold that the method's own rule amounts to."""
+    own, chosen = rationale.rule.threshold, rationale.selected()
+    if own is not None:
+        return float(own)
+    if not chosen.any():
+        return scale.high
+    least = float(rationale.scores[chosen].min())
+    below = rationale.scores[rationale.scores < least]
+    return (least + float(below.max())) / 2 if len(below) else scale.low
+
+
+def _caption(rationale: Rationale, scale: Scale) -> str:
+    return (
+        f'<p class="caption">{escape(selection(rationale))} · {escape(rule(rationale))}</p>{_legend(rationale, scale)}'
+    )
+
+
+def _legend(rationale: Rationale, scale: Scale) -> str:
+    """The colours and the numbers they stand for."""
+    steps = range(0, LEVELS + 1, 4)
+    positive = "".join(f'<i class="f{step}"></i>' for step in steps)
+    if not (rationale.scores < 0).any():
+        return f'<p class="legend" aria-hidden="true">0 {positive} {escape(scale.number(scale.peak))}</p>'
+    negative = "".join(f'<i class="a{step}"></i>' for step in reversed(steps[1:]))
+    peak = scale.number(scale.peak)
+    return f'<p class="legend" aria-hidden="true">against −{escape(peak)} {negative}{positive} {escape(peak)} for</p>'
+
+
+def _probabilities(rationale: Rationale) -> str:
+    rival = runner_up(rationale)
+    body = []
+    for name, hint, by_label in rows(rationale):
+        value = by_label.get(rationale.target)
+        if value is None:
+            continue
+        width = f"{100 * min(max(value, 0.0), 1.0):.1f}" if value == value else "0"
+        bar = f'<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect width="{width}" height="8"/></svg>'
+        other = f"<td>{escape(percent(by_label[rival]))}</td>" if rival is not None and rival in by_label else ""
+        body.append(
+            f'<tr><th scope="row">{escape(name)}<small>{escape(hint)}</small></th>'
+            f'<td class="bar">{bar}</td><td class="value">{escape(percent(value))}</td>{other}</tr>'
+        )
+    if not body:
+        return ""
+    rival_head = f'<th scope="col">{escape(rival)}</th>' if rival is not None else ""
+    return (
+        '<table class="probabilities"><thead><tr><th scope="col">The model is given</th>'
+        f'<th scope="col" colspan="2">{escape(rationale.target)}</th>{rival_head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table>"
+    )
+
+
+def _notes(rationale: Rationale) -> str:
+    if not rationale.notes:
+        return ""
+    items = "".join(f"<li>{escape(note.message)}</li>" for note in rationale.notes)
+    return f'<aside class="notes" aria-label="Notes"><ul>{items}</ul></aside>'
+
+
+def _list(rationale: Rationale, scale: Scale) -> str:
+    """The spans without the text around them: for reading aloud, for copying, and for finding them in a long text."""
+    items = "".join(
+        f'<li><b>{escape(scale.number(span.score))}</b> <bdi lang="">{escape(span.text)}</bdi></li>'
+        for span in rationale.spans()[:LISTED]
+    )
+    return f'<details class="spans"><summary>The spans as a list</summary><ol>{items}</ol></details>'
+
+
+def _provenance(rationale: Rationale) -> str:
+    facts = {
+        "Method": rationale.method,
+        **{
+            f"Option {name}": json.dumps(value, default=str, ensure_ascii=False)
+            for name, value in rationale.options.items()
+        },
+        "Selected": rule(rationale),
+        "Seed": str(rationale.seed),
+        "Steps": f"{rationale.steps:,}",
+        "Stopped by": rationale.stop,
+        "Segments": f"{rationale.segments:,}",
+        "Baseline": rationale.baseline,
+        "Model": rationale.model,
+        "Labels": ", ".join(rationale.labels),
+        "Seconds": f"{rationale.seconds:.2f}",
+        **{f"Version of {name}": version for name, version in rationale.versions.items()},
+    }
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
+    return f'<details class="provenance"><summary>How this was made</summary><dl>{items}</dl></details>'
+
+
+def _index(rationales: Sequence[Rationale], title: str) -> str:
+    items = []
+    for number, rationale in enumerate(rationales, 1):
+        words = " ".join(rationale.text[: 4 * EXCERPT].split())
+        shown = words if len(words) <= EXCERPT else words[:EXCERPT].rsplit(" ", 1)[0] + " …"
+        value = rationale.probabilities.get("full", {}).get(rationale.target)
+        items.append(
+            f'<li><a href="#r{number}"><em>{escape(rationale.target)}</em> '
+            f"<b>{escape(percent(value)) if value is not None else ''}</b> "
+            f'<bdi lang="">{escape(rationale.name or shown)}</bdi></a></li>'
+        )
+    return f'<nav aria-label="Index"><h1>{escape(title)}</h1><ol>{"".join(items)}</ol></nav>'
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return files("rationales.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -1,0 +1,161 @@
+"use strict";
+// The slider chooses units by score, live; hovering or the arrow keys show a unit's number.
+(() => {
+  const tip = document.querySelector(".tip");
+
+  function tell(unit, message) {
+    tip.textContent = message;
+    tip.hidden = false;
+    const box = unit.getClientRects()[0] || unit.getBoundingClientRect();
+    const left = Math.min(Math.max(8, box.left + box.width / 2 - tip.offsetWidth / 2), innerWidth - tip.offsetWidth - 8);
+    const above = box.top - tip.offsetHeight - 8;
+    tip.style.transform = `translate(${left}px, ${above > 4 ? above : box.bottom + 8}px)`;
+  }
+
+  function hush() { tip.hidden = true; }
+
+  function count(number, noun) { return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`; }
+
+  function start(article) {
+    const data = JSON.parse(article.querySelector("script[type='application/json']").textContent);
+    const units = [...article.querySelectorAll(".text > :not(i)")];
+    const place = new Map(units.map((unit, index) => [unit, index]));
+    const parts = units.map(unit => unit.parentNode);
+    const own = units.map(unit => unit.classList.contains("in"));
+    const slider = article.querySelector("input");
+    const home = slider.defaultValue;
+    const level = article.querySelector(".level");
+    const reset = article.querySelector(".reset");
+    const list = article.querySelector(".spans");
+    let chosen = own;
+    let here = -1;
+
+    const number = value => data.keeps ? value.toFixed(2) : String(Number(value.toPrecision(3)));
+
+    function joined(selected, i) {  // unit i belongs to the same span as the one before it
+      return i > 0 && selected[i] && selected[i - 1] && parts[i] === parts[i - 1];
+    }
+
+    function runs(selected) {
+      const found = [];
+      for (let i = 0; i < units.length; i++) {
+        if (!selected[i]) continue;
+        if (joined(selected, i)) found[found.length - 1][1] = i; else found.push([i, i]);
+      }
+      return found;
+    }
+
+    function select(selected) {  // only the units that change are touched, and nothing is moved
+      for (let i = 0; i < units.length; i++) {
+        const gap = units[i].previousSibling;
+        if (gap && gap.nodeName === "I" && joined(selected, i) !== joined(chosen, i)) gap.classList.toggle("in");
+        if (selected[i] !== chosen[i]) units[i].classList.toggle("in");
+        const first = selected[i] && !joined(selected, i), last = selected[i] && !joined(selected, i + 1);
+        if (first !== (chosen[i] && !joined(chosen, i))) units[i].classList.toggle("first");
+        if (last !== (chosen[i] && !joined(chosen, i + 1))) units[i].classList.toggle("last");
+      }
+      chosen = selected;
+    }
+
+    function fill() {  // the list of spans, when it can be seen
+      if (!list.open) return;
+      const items = runs(chosen).slice(0, 200).map(([first, last]) => {
+        const item = document.createElement("li"), score = document.createElement("b"), words = document.createElement("bdi");
+        let sum = 0, content = units[first].textContent;
+        for (let i = first; i <= last; i++) sum += data.scores[i];
+        for (let node = units[first]; node !== units[last]; node = node.nextSibling) content += node.nextSibling.textContent;
+        score.textContent = number(sum / (last - first + 1));
+        words.textContent = content;
+        item.append(score, " ", words);
+        return item;
+      });
+      list.querySelector("ol").replaceChildren(...items);
+    }
+
+    function update() {
+      const atHome = slider.value === home;
+      const share = slider.value / slider.max;
+      const threshold = atHome ? data.start : data.low + (data.high - data.low) * share;
+      select(atHome ? own : data.scores.map(score => score > threshold));
+      const total = chosen.reduce((sum, one) => sum + one, 0);
+      const words = `${total.toLocaleString("en")} of ${count(units.length, data.unit)}`;
+      article.querySelector("output").textContent = `${count(runs(chosen).length, "span")} · ${words}`;
+      fill();
+      article.querySelector(".threshold").textContent = number(threshold);
+      slider.setAttribute("aria-valuetext", number(threshold));
+      const y = 100 * (data.high - threshold) / (data.high - data.low);
+      if (level) for (const end of ["y1", "y2"]) level.setAttribute(end, Math.min(Math.max(y, 0), 100));
+      article.classList.toggle("moved", !atHome);
+      reset.disabled = atHome;
+    }
+
+    function describe(index) {
+      tell(units[index], `${units[index].textContent}: ${number(data.scores[index])}${chosen[index] ? ", in the rationale" : ""}`);
+    }
+
+    function go(index) {
+      if (here >= 0) units[here].classList.remove("here");
+      here = Math.min(Math.max(index, 0), units.length - 1);
+      units[here].classList.add("here");
+      units[here].scrollIntoView({block: "nearest"});
+      describe(here);
+    }
+
+    function jump(step) {  // to the next or previous span, round the end
+      const firsts = runs(chosen).map(run => run[0]);
+      if (!firsts.length) return;
+      const next = step > 0 ? firsts.find(first => first > here) : firsts.filter(first => first < here).pop();
+      const index = next ?? (step > 0 ? firsts[0] : firsts[firsts.length - 1]);
+      units[index].scrollIntoView({block: "center"});
+      go(index);
+    }
+
+    const profile = article.querySelector(".profile");
+    if (profile) profile.addEventListener("click", event => {  // the place in the text that was clicked in the picture
+      const box = profile.getBoundingClientRect();
+      const index = Math.min(Math.floor(units.length * (event.clientX - box.left) / box.width), units.length - 1);
+      units[index].scrollIntoView({block: "center"});
+      go(index);
+    });
+
+    let waiting = false;
+    slider.addEventListener("input", () => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => { waiting = false; update(); });
+    });
+    reset.addEventListener("click", () => { slider.value = home; update(); slider.focus(); });
+    article.querySelector(".next").addEventListener("click", () => jump(1));
+    article.querySelector(".previous").addEventListener("click", () => jump(-1));
+
+    for (const text of article.querySelectorAll(".text")) {
+      text.addEventListener("pointerover", event => {
+        const index = place.get(event.target);
+        if (index === undefined) hush(); else describe(index);
+      });
+      text.addEventListener("pointerleave", hush);
+      text.addEventListener("blur", () => {
+        if (here >= 0) units[here].classList.remove("here");
+        hush();
+      });
+      text.addEventListener("keydown", event => {
+        const forward = getComputedStyle(text).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
+        const backward = forward === "ArrowLeft" ? "ArrowRight" : "ArrowLeft";
+        const first = parts.indexOf(text), last = parts.lastIndexOf(text);
+        if (first < 0) return;
+        const inside = here >= first && here <= last;
+        const to = {[forward]: inside ? here + 1 : first, [backward]: inside ? here - 1 : last, Home: first, End: last}[event.key];
+        if (event.key === "Escape") hush();
+        if (to === undefined) return;
+        event.preventDefault();
+        go(Math.min(Math.max(to, first), last));
+      });
+    }
+    list.addEventListener("toggle", fill);
+    slider.value = home;  // browsers restore the last position on reload
+    update();
+  }
+
+  for (const article of document.querySelectorAll("article")) start(article);
+  addEventListener("scroll", hush, {passive: true});
+})();

@@ -1,0 +1,170 @@
+"""A rationale in the terminal: with colours where there are some, with brackets where there are none."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from rationales.rationale import Rationale
+from rationales.report.excerpt import excerpt
+from rationales.report.scale import scale_of
+from rationales.report.words import count, percent, rows, runner_up, selection, unit_name
+
+# (from this strength on, foreground, background). Both colours are set, so the words can be read on dark and on
+# light terminals; weak scores are grey rather than pale, since pale is the loudest colour on a dark terminal.
+FOR = (
+    (0.1, "#ffffff", "#67635a"),
+    (0.3, "#ffffff", "#7d6534"),
+    (0.5, "#000000", "#c98f22"),
+    (0.8, "#000000", "#ffb627"),
+)
+AGAINST = (
+    (0.1, "#ffffff", "#5a616b"),
+    (0.3, "#ffffff", "#3f678e"),
+    (0.5, "#000000", "#4d9bdb"),
+    (0.8, "#000000", "#7cc0ff"),
+)
+
+# What a terminal would obey rather than show becomes its picture; line breaks and tabs stay.
+_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+_CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD) | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+
+
+def plain(rationale: Rationale) -> str:
+    """The rationale as text without colours: the spans in [[brackets]], the probabilities, the notes."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, color_system=None, width=100, force_terminal=False, legacy_windows=False)
+    _print(rationale, console, _bracketed(rationale))
+    return buffer.getvalue().rstrip("\n")
+
+
+def show(rationale: Rationale, console: Console | None = None) -> None:
+    """Print the rationale, coloured by score with the spans underlined; in brackets where colours are not wanted."""
+    console = console or Console()
+    colours = console.is_terminal and console.color_system is not None and not console.no_color
+    _print(rationale, console, _coloured(rationale) if colours else _bracketed(rationale))
+
+
+def style(strength: float) -> Style:
+    """The colours of a strength in [-1, 1]."""
+    for least, front, back in reversed(FOR if strength >= 0 else AGAINST):
+        if abs(strength) >= least:
+            return Style(color=front, bgcolor=back)
+    return Style.null()
+
+
+def safe(text: str) -> str:
+    """`text` with control characters replaced by visible ones, so that no text can steer the terminal."""
+    return text.replace("\r\n", "\n").translate(_CONTROLS)
+
+
+def _print(rationale: Rationale, console: Console, body: Text) -> None:
+    head = Text.assemble(
+        (safe(rationale.target), "bold"), (f"  {safe(rationale.method)} on {safe(rationale.model)}", "dim")
+    )
+    if rationale.name:
+        head = Text.assemble((f"{safe(rationale.name)}  ", "dim"), head)
+    console.print(head, soft_wrap=True)
+    console.print()
+    console.print(body, soft_wrap=not console.is_terminal)
+    console.print()
+    console.print(_table(rationale))
+    console.print()
+    console.print(Text(_summary(rationale), style="dim"), soft_wrap=True)
+    for note in rationale.notes:
+        line = Text.assemble(("note: ", "bold yellow"), safe(note.message))
+        console.print(line, soft_wrap=not console.is_terminal)
+
+
+def _table(rationale: Rationale) -> Table:
+    labels = [rationale.target, *filter(None, [runner_up(rationale)])]
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("")
+    for label in labels:
+        table.add_column(Text(safe(label)), justify="right", max_width=24)
+    table.add_column("")
+    for name, hint, probabilities in rows(rationale):
+        values = [percent(probabilities[label]) if label in probabilities else "" for label in labels]
+        table.add_row(Text(name), *map(Text, values), Text(safe(hint), style="dim"))
+    return table
+
+
+def _summary(rationale: Rationale) -> str:
+    facts = [selection(rationale)]
+    if rationale.steps:
+        facts.append(count(rationale.steps, "step") + (f" ({safe(rationale.stop)})" if rationale.stop else ""))
+    if rationale.segments > 1:
+        facts.append(count(rationale.segments, "segment"))
+    facts.append(f"{rationale.seconds:.1f} s")
+    return " · ".join(facts)
+
+
+def _bracketed(rationale: Rationale) -> Text:
+    chosen = rationale.selected()
+    return _body(rationale, chosen, lambda _: Style.null(), brackets=True)
+
+
+def _coloured(rationale: Rationale) -> Text:
+    chosen = rationale.selected()
+    strength = scale_of(rationale).strength(rationale.scores)
+    mark = Style(bold=True, underline=True)
+    return _body(
+        rationale, chosen, lambda i: style(strength[i]) + (mark if chosen[i] else Style.null()), brackets=False
+    )
+
+
+def _body(rationale: Rationale, chosen: np.ndarray, styled: Callable[[int], Style], *, brackets: bool) -> Text:
+    """The text, or its excerpt, with each unit in its style."""
+    body = Text()
+    noun = unit_name(rationale)
+    taken = excerpt(rationale)
+    pieces = {part: [piece for piece in taken.pieces if piece.part == part] for part in taken.tails}
+    for part, tail in taken.tails.items():
+        if part > 0:
+            body.append("\n\n")
+        for piece in pieces[part]:
+            if piece.skipped:
+                body.append(f"[… {count(piece.skipped, noun)} left out …] ", style="dim italic")
+            whole = taken.left_out == 0
+            for content, look in _runs(rationale, piece.first, piece.last, chosen, styled, brackets, edges=whole):
+                body.append(safe(content), style=look)
+            body.append("" if whole else " ")
+        if tail:
+            body.append(f"[… {count(tail, noun)} left out …]", style="dim italic")
+    if taken.left_out:
+        spans = f" and {count(taken.spans_left_out, 'span')}" if taken.spans_left_out else ""
+        hint = f"\n\n{count(taken.left_out, noun)}{spans} of {len(rationale.units):,} {noun}s are not shown here."
+        body.append(hint, style="dim")
+    return body
+
+
+def _runs(
+    rationale: Rationale,
+    first: int,
+    last: int,
+    chosen: np.ndarray,
+    styled: Callable[[int], Style],
+    brackets: bool,
+    edges: bool,
+) -> Iterator[tuple[str, Style]]:
+    """(content, style) for the units first..last and what stands between them; with `edges` also around them."""
+    units = rationale.units
+    whole = rationale.part(units[first].part)
+    position = 0 if edges else units[first].start
+    for index in range(first, last + 1):
+        unit = units[index]
+        joined = index > first and bool(chosen[index]) and bool(chosen[index - 1])
+        yield whole[position : unit.start], styled(index) if joined and not brackets else Style.null()
+        opens = brackets and chosen[index] and not joined
+        closes = brackets and chosen[index] and not (index < last and chosen[index + 1])
+        content = whole[max(unit.start, position) : unit.end]
+        yield f"{'[[' if opens else ''}{content}{']]' if closes else ''}", styled(index)
+        position = max(position, unit.end)
+    if edges:
+        yield whole[position:], Style.null()

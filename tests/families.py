@@ -1,0 +1,238 @@
+"""Tiny random classifiers of every supported family, with tokenizers of the family's kind trained on our own text."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+CORPUS = [
+    "The river was calm and the boat drifted slowly towards the old stone bridge.",
+    "I did not like the soup, but the bread wasn't bad at all!",
+    "She said nothing; he laughed, and nobody else in the room understood why.",
+    "A dull, endless lecture about taxes... then, suddenly, a brilliant joke.",
+    "Don't open the third door unless you can't find your way home (3.14 times).",
+    "Every morning the baker carried twelve loaves up the hill; every evening he walked down alone.",
+    "Not good, not terrible: the engine started on the second try, which surprised us.",
+    "Children ran through the market, shouting, trading stickers and stealing plums.",
+] * 4
+
+SIZES = {"hidden": 32, "layers": 2, "heads": 4, "inner": 64}
+MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def wordpiece() -> PreTrainedTokenizerFast:
+    """Lower-cased WordPiece with [CLS] and [SEP], as BERT, DistilBERT, ELECTRA and MPNet read."""
+    core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    core.normalizer = normalizers.BertNormalizer()
+    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    core.train_from_iterator(
+        CORPUS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=MARKS, show_progress=False)
+    )
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    core.decoder = decoders.WordPiece()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+
+
+def byte_level(*, begin: bool, pad: bool, encoder: bool) -> PreTrainedTokenizerFast:
+    """Byte-level BPE: RoBERTa and ModernBERT (`encoder`), GPT-2, Llama 3 and Qwen2."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    core.train_from_iterator(
+        CORPUS,
+        trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
+    )
+    if encoder:
+        core.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
+    elif begin:
+        core.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 0)]
+        )
+    else:
+        core.post_processor = processors.ByteLevel(trim_offsets=False)
+    named = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    if pad:
+        named |= {"pad_token": "<pad>"}
+    if encoder:
+        named |= {"cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_input_names=["input_ids", "attention_mask"], **named)
+
+
+def sentencepiece(*, types: bool) -> PreTrainedTokenizerFast:
+    """A unigram model over pieces with a mark for spaces: ALBERT, DeBERTa-v2, XLM-R and Mistral."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    core = Tokenizer(models.Unigram())
+    core.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("  ", " ")])
+    core.pre_tokenizer = pre_tokenizers.Metaspace()
+    core.decoder = decoders.Metaspace()
+    core.train_from_iterator(
+        CORPUS, trainers.UnigramTrainer(vocab_size=260, special_tokens=special, unk_token="<unk>", show_progress=False)
+    )
+    core.post_processor = processors.TemplateProcessing(
+        single="<s>:0 $A:0 </s>:0",
+        pair="<s>:0 $A:0 </s>:0 $B:1 </s>:1" if types else "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    names = ["input_ids", "token_type_ids", "attention_mask"] if types else ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        cls_token="<s>",
+        sep_token="</s>",
+        mask_token="<mask>",
+        model_input_names=names,
+    )
+
+
+@dataclass(frozen=True)
+class Family:
+    """How to make a tiny model of one architecture."""
+
+    config: str
+    model: str
+    tokenizer: Callable[[], PreTrainedTokenizerFast]
+    more: dict[str, Any]
+
+
+_COMMON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_ENCODER = _COMMON | {"max_position_embeddings": 64, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_DECODER = _COMMON | {"num_key_value_heads": 2, "max_position_embeddings": 64}
+
+
+def _decoder(pad: bool, begin: bool) -> Callable[[], PreTrainedTokenizerFast]:
+    return functools.partial(byte_level, begin=begin, pad=pad, encoder=False)
+
+
+FAMILIES: dict[str, Family] = {
+    "bert": Family("BertConfig", "BertForSequenceClassification", wordpiece, _ENCODER | {"pad_token_id": 0}),
+    "roberta": Family(
+        "RobertaConfig",
+        "RobertaForSequenceClassification",
+        functools.partial(byte_level, begin=True, pad=True, encoder=True),
+        _ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66, "type_vocab_size": 1},
+    ),
+    "distilbert": Family(
+        "DistilBertConfig",
+        "DistilBertForSequenceClassification",
+        wordpiece,
+        {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 64, "pad_token_id": 0},
+    ),
+    "albert": Family(
+        "AlbertConfig",
+        "AlbertForSequenceClassification",
+        functools.partial(sentencepiece, types=True),
+        _ENCODER | {"embedding_size": 16, "pad_token_id": 1},
+    ),
+    "electra": Family(
+        "ElectraConfig",
+        "ElectraForSequenceClassification",
+        wordpiece,
+        _ENCODER | {"embedding_size": 16, "pad_token_id": 0},
+    ),
+    "deberta-v2": Family(
+        "DebertaV2Config",
+        "DebertaV2ForSequenceClassification",
+        functools.partial(sentencepiece, types=True),
+        _ENCODER
+        | {
+            "pad_token_id": 1,
+            "relative_attention": True,
+            "position_buckets": 16,
+            "pos_att_type": ["p2c", "c2p"],
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+            "position_biased_input": False,
+            "type_vocab_size": 0,
+        },
+    ),
+    "mpnet": Family(
+        "MPNetConfig",
+        "MPNetForSequenceClassification",
+        wordpiece,
+        _ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66},
+    ),
+    "modernbert": Family(
+        "ModernBertConfig",
+        "ModernBertForSequenceClassification",
+        functools.partial(byte_level, begin=True, pad=True, encoder=True),
+        _COMMON
+        | {
+            "max_position_embeddings": 64,
+            "local_attention": 16,
+            "global_attn_every_n_layers": 2,
+            "pad_token_id": 1,
+            "cls_token_id": 0,
+            "sep_token_id": 2,
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+        },
+    ),
+    "xlm-roberta": Family(
+        "XLMRobertaConfig",
+        "XLMRobertaForSequenceClassification",
+        functools.partial(sentencepiece, types=False),
+        _ENCODER | {"pad_token_id": 1, "max_position_embeddings": 66, "type_vocab_size": 1},
+    ),
+    "gpt2": Family(
+        "GPT2Config",
+        "GPT2ForSequenceClassification",
+        _decoder(pad=False, begin=False),
+        {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 64, "n_positions": 64, "eos_token_id": 2},
+    ),
+    "llama": Family("LlamaConfig", "LlamaForSequenceClassification", _decoder(pad=False, begin=True), _DECODER),
+    "qwen2": Family(
+        "Qwen2Config", "Qwen2ForSequenceClassification", _decoder(pad=True, begin=False), _DECODER | {"pad_token_id": 1}
+    ),
+    "mistral": Family(
+        "MistralConfig",
+        "MistralForSequenceClassification",
+        functools.partial(sentencepiece, types=False),
+        _DECODER | {"pad_token_id": 1, "sliding_window": 32},
+    ),
+}
+
+
+@functools.cache
+def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
+    """The family's tokenizer, trained once."""
+    return FAMILIES[family].tokenizer()
+
+
+def tiny(family: str, *, labels: int = 3, seed: int = 0, **more: Any) -> tuple[torch.nn.Module, Any]:
+    """A fresh random model of the family and its tokenizer; weights large enough that words matter."""
+    recipe, tokenizer = FAMILIES[family], tokenizer_of(family)
+    config = getattr(transformers, recipe.config)(
+        **(recipe.more | {"vocab_size": len(tokenizer), "num_labels": labels} | more)
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = getattr(transformers, recipe.model)(config)
+        with torch.no_grad():
+            for weight in model.parameters():
+                if weight.dim() > 1:
+                    weight.normal_(0, 0.2)
+    return model.eval(), tokenizer
