@@ -1,0 +1,114 @@
+"""MaRC as the paper writes it (Eq. 1-8): one scalar w and sigma per word, one segment at a time, torch's own AdamW.
+
+It shares nothing with the engine but the token rows: words are blended into `inputs_embeds`, not by a hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from rationales.models.tokens import Encoded, TokenRow
+
+
+@dataclass(frozen=True)
+class Literal:
+    """The settings, by the paper's names."""
+
+    steps: int
+    rate: float = 0.1
+    decay: float = 0.01
+    alpha_lambda: float = 1.0
+    alpha_sigma: float = 1.2
+    w: float = 1.2
+    sigma: float = 2.0
+    power: int = 2  # of sigma in Eq. 5
+    use_field: bool = True
+    sufficiency: float = 1.0
+    complement: float = 1.0
+    bounded: bool = True
+    indicative: float = 0.0
+    smallest_sigma: float = 0.1
+
+
+def explain(model: nn.Module, encoded: Encoded, target: int, baseline_id: int, head: str, how: Literal) -> list[Tensor]:
+    """For each segment of one input the keep of each of its words."""
+    parameters = [
+        [(_scalar(how.w), _scalar(how.sigma)) for _ in row.units] for row in encoded.rows
+    ]  # [segment][word] -> (w, sigma)
+    flat = [value for segment in parameters for pair in segment for value in pair]
+    optimizer = torch.optim.AdamW(flat, lr=how.rate, weight_decay=how.decay)
+    for _ in range(how.steps):
+        optimizer.zero_grad()
+        loss(model, encoded, parameters, target, baseline_id, head, how).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for segment in parameters:
+                for _, sigma in segment:
+                    sigma.clamp_(min=how.smallest_sigma)
+    with torch.no_grad():
+        return [torch.stack(keeps(row, segment, how)) for row, segment in zip(encoded.rows, parameters, strict=True)]
+
+
+def loss(
+    model: nn.Module,
+    encoded: Encoded,
+    parameters: Sequence[Sequence[tuple[Tensor, Tensor]]],
+    target: int,
+    baseline_id: int,
+    head: str,
+    how: Literal,
+) -> Tensor:
+    """Eq. 8 for one input; probabilities of its segments are averaged before the logarithm."""
+    kept, left, sparse, wide = [], [], [], []
+    for row, segment in zip(encoded.rows, parameters, strict=True):
+        keep = keeps(row, segment, how)
+        kept.append(evidence(model, row, keep, target, baseline_id, head, how))
+        left.append(evidence(model, row, [1 - value for value in keep], target, baseline_id, head, how))
+        sparse.append((sum(keep) / len(keep)) ** 2)
+        wide.append(-sum(torch.log(sigma) for _, sigma in segment) / len(segment))
+    squeezed = [5e-6 + (1 - 1e-5) * sum(found) / len(found) for found in (kept, left)]
+    total = -how.sufficiency * torch.log(squeezed[0])
+    total = total + how.complement * (-torch.log(1 - squeezed[1]) if how.bounded else torch.log(squeezed[1]))
+    total = total + how.alpha_lambda * sum(sparse) / len(sparse)
+    return total + how.alpha_sigma * sum(wide) / len(wide)
+
+
+def keeps(row: TokenRow, segment: Sequence[tuple[Tensor, Tensor]], how: Literal) -> list[Tensor]:
+    """Eq. 5 and 6, one word at a time."""
+    if not how.use_field:
+        return [torch.sigmoid(w) for w, _ in segment]
+    found = []
+    for here in row.position:
+        influence = [
+            w * torch.exp(torch.as_tensor(-((here - there) ** 2)) / sigma**how.power)
+            for (w, sigma), there in zip(segment, row.position, strict=True)
+        ]
+        found.append(torch.sigmoid(sum(influence)))
+    return found
+
+
+def evidence(
+    model: nn.Module, row: TokenRow, keep: Sequence[Tensor], target: int, baseline_id: int, head: str, how: Literal
+) -> Tensor:
+    """How strongly the model sees the target in one segment, words blended with the baseline (Eq. 1)."""
+    table = model.get_input_embeddings()
+    words = []
+    for token, owner in zip(row.ids, row.owner, strict=True):
+        word = table(torch.tensor(token))
+        words.append(word if owner < 0 else keep[owner] * word + (1 - keep[owner]) * table(torch.tensor(baseline_id)))
+    types = {} if row.types is None else {"token_type_ids": torch.tensor([row.types])}
+    logits = model(inputs_embeds=torch.stack(words)[None], **types).logits[0]
+    if head == "sigmoid":
+        return torch.sigmoid(logits[0] if target == 1 else -logits[0])
+    if head == "multi-label":
+        return torch.sigmoid(logits[target])
+    share = torch.softmax(logits, -1)[target]
+    return (1 - how.indicative) * share + how.indicative * torch.sigmoid(logits[target])
+
+
+def _scalar(value: float) -> Tensor:
+    return torch.tensor(value, dtype=torch.float64, requires_grad=True)
