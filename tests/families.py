@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 CORPUS = [
@@ -23,18 +26,48 @@ CORPUS = [
     "Children ran through the market, shouting, trading stickers and stealing plums.",
 ] * 4
 
-SIZES = {"hidden": 32, "layers": 2, "heads": 4, "inner": 64}
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def merges(words: Counter[tuple[str, ...]], number: int) -> list[tuple[str, str]]:
+    """Byte pair encoding with ties broken by spelling; the library's own trainer breaks them at random."""
+    learned: list[tuple[str, str]] = []
+    for _ in range(number):
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, count in words.items():
+            for pair in pairwise(word):
+                pairs[pair] += count
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        learned.append(best)
+        words = Counter({_merged(word, best): count for word, count in words.items()})
+    return learned
+
+
+def _merged(word: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
+    joined: list[str] = []
+    for letter in word:
+        if joined and (joined[-1], letter) == pair:
+            joined[-1] += letter
+        else:
+            joined.append(letter)
+    return tuple(joined)
+
+
+def _pieces(number: int) -> list[str]:
+    """Frequent letter groups of the corpus."""
+    words = Counter(tuple(word) for word in re.findall(r"[a-z]+", " ".join(CORPUS).lower()))
+    return list(dict.fromkeys(left + right for left, right in merges(words, number)))
 
 
 def wordpiece() -> PreTrainedTokenizerFast:
     """Lower-cased WordPiece with [CLS] and [SEP], as BERT, DistilBERT, ELECTRA and MPNet read."""
-    core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    letters = sorted(set("".join(CORPUS).lower()) - {" "})
+    groups = _pieces(120)
+    listed = [*MARKS, *letters, *(f"##{letter}" for letter in letters), *groups, *(f"##{group}" for group in groups)]
+    core = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(listed)}, unk_token="[UNK]"))
+    core.add_special_tokens(MARKS)
     core.normalizer = normalizers.BertNormalizer()
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    core.train_from_iterator(
-        CORPUS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=MARKS, show_progress=False)
-    )
     core.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
@@ -55,14 +88,14 @@ def wordpiece() -> PreTrainedTokenizerFast:
 def byte_level(*, begin: bool, pad: bool, encoder: bool) -> PreTrainedTokenizerFast:
     """Byte-level BPE: RoBERTa and ModernBERT (`encoder`), GPT-2, Llama 3 and Qwen2."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    splitter = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words = Counter(tuple(word) for text in CORPUS for word, _ in splitter.pre_tokenize_str(text))
+    learned = merges(words, 120)
+    listed = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet()), *(left + right for left, right in learned)]
+    core = Tokenizer(models.BPE({piece: number for number, piece in enumerate(dict.fromkeys(listed))}, learned))
+    core.add_special_tokens(special)
+    core.pre_tokenizer = splitter
     core.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    core.train_from_iterator(
-        CORPUS,
-        trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
-    )
     if encoder:
         core.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
     elif begin:
@@ -82,13 +115,15 @@ def byte_level(*, begin: bool, pad: bool, encoder: bool) -> PreTrainedTokenizerF
 def sentencepiece(*, types: bool) -> PreTrainedTokenizerFast:
     """A unigram model over pieces with a mark for spaces: ALBERT, DeBERTa-v2, XLM-R and Mistral."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    core = Tokenizer(models.Unigram())
+    groups = _pieces(120)
+    letters = sorted(set("".join(CORPUS)) - {" "})
+    listed = dict.fromkeys([*(f"▁{group}" for group in groups), *groups, *letters, "▁"])
+    scored = [(mark, 0.0) for mark in special] + [(piece, -4.0 - 2.0 / len(piece)) for piece in listed]
+    core = Tokenizer(models.Unigram(scored, unk_id=special.index("<unk>")))
+    core.add_special_tokens(special)
     core.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("  ", " ")])
     core.pre_tokenizer = pre_tokenizers.Metaspace()
     core.decoder = decoders.Metaspace()
-    core.train_from_iterator(
-        CORPUS, trainers.UnigramTrainer(vocab_size=260, special_tokens=special, unk_token="<unk>", show_progress=False)
-    )
     core.post_processor = processors.TemplateProcessing(
         single="<s>:0 $A:0 </s>:0",
         pair="<s>:0 $A:0 </s>:0 $B:1 </s>:1" if types else "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0",

@@ -32,6 +32,7 @@ class Literal:
     bounded: bool = True
     indicative: float = 0.0
     smallest_sigma: float = 0.1
+    reach: float = 0.125  # largest sigma as a share of the segment's words, at least 1; 0: none
 
 
 def explain(model: nn.Module, encoded: Encoded, target: int, baseline_id: int, head: str, how: Literal) -> list[Tensor]:
@@ -40,17 +41,24 @@ def explain(model: nn.Module, encoded: Encoded, target: int, baseline_id: int, h
         [(_scalar(how.w), _scalar(how.sigma)) for _ in row.units] for row in encoded.rows
     ]  # [segment][word] -> (w, sigma)
     flat = [value for segment in parameters for pair in segment for value in pair]
+    limit(parameters, how)
     optimizer = torch.optim.AdamW(flat, lr=how.rate, weight_decay=how.decay)
     for _ in range(how.steps):
         optimizer.zero_grad()
         loss(model, encoded, parameters, target, baseline_id, head, how).backward()
         optimizer.step()
-        with torch.no_grad():
-            for segment in parameters:
-                for _, sigma in segment:
-                    sigma.clamp_(min=how.smallest_sigma)
+        limit(parameters, how)
     with torch.no_grad():
         return [torch.stack(keeps(row, segment, how)) for row, segment in zip(encoded.rows, parameters, strict=True)]
+
+
+def limit(parameters: Sequence[Sequence[tuple[Tensor, Tensor]]], how: Literal) -> None:
+    """Keep every sigma within its bounds."""
+    with torch.no_grad():
+        for segment in parameters:
+            most = max(1.0, how.reach * len(segment)) if how.reach else float("inf")
+            for _, sigma in segment:
+                sigma.clamp_(min=how.smallest_sigma, max=most)
 
 
 def loss(

@@ -54,7 +54,7 @@ class State:
         real = mask_rows(batch.rows.real, batch)
         zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
         line = torch.zeros(len(real), device=batch.device, dtype=torch.long)
-        sigma = torch.full_like(zeros, settings.start_sigma)
+        sigma = _bounded(batch, settings, torch.full_like(zeros, settings.start_sigma))
         w = torch.where(real, settings.start_w, zeros)
         return cls(w, sigma, zeros, zeros, zeros, zeros, line, zeros + 1, line, line.bool(), zeros)
 
@@ -123,7 +123,7 @@ def step(batch: Batch, target: Tensor, settings: MaskSettings, state: State) -> 
     )
     return State(
         w_new,
-        sigma_new.clamp(min=settings.smallest_sigma),
+        _bounded(batch, settings, sigma_new),
         w_mean,
         w_square,
         sigma_mean,
@@ -177,6 +177,15 @@ def _adam(
     corrected = mean / (1 - BETAS[0] ** power)
     size = (square / (1 - BETAS[1] ** power)).sqrt() + EPSILON
     return value * (1 - settings.rate * settings.decay) - settings.rate * corrected / size, mean, square
+
+
+def _bounded(batch: Batch, settings: MaskSettings, sigma: Tensor) -> Tensor:
+    """sigma within its limits; without an upper one a short text becomes a single slope."""
+    sigma = sigma.clamp(min=settings.smallest_sigma)
+    if settings.reach == 0:
+        return sigma
+    most = (settings.reach * mask_rows(batch.rows.real, batch).sum(1, keepdim=True)).clamp(min=1)
+    return torch.minimum(sigma, most.to(sigma.dtype))
 
 
 def _flipped(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ class MaskSettings:
     start_w: float = option(1.2, "initial w of every unit")
     start_sigma: float = option(2.0, "initial sigma of every unit, in units of distance")
     smallest_sigma: float = option(0.1, "sigma never falls below this")
+    reach: float = option(0.125, "sigma never exceeds this share of a segment's units, but may be 1; 0: no limit")
     field: str = option("gaussian", "how w becomes keep: over neighbours, or unit by unit", "gaussian", "free")
     kernel: str = option("sigma-squared", "what divides the squared distance (Eq. 5)", "sigma", "sigma-squared")
     indicative: float = option(
@@ -40,7 +41,7 @@ class MaskSettings:
         for name in ("steps", "rate", "start_sigma", "smallest_sigma"):
             if getattr(self, name) <= 0:
                 raise OptionError(f"{name} must be greater than 0, not {getattr(self, name)}")
-        for name in ("sufficiency", "complement", "sparsity", "width", "noise", "decay"):
+        for name in ("sufficiency", "complement", "sparsity", "width", "noise", "decay", "reach"):
             if getattr(self, name) < 0:
                 raise OptionError(f"{name} must not be negative, but is {getattr(self, name)}")
         for name, most in (("indicative", 1.0), ("flip", 0.5)):
@@ -48,6 +49,8 @@ class MaskSettings:
                 raise OptionError(f"{name} must lie between 0 and {most:g}, not {getattr(self, name)}")
 
 
-PAPER = MaskSettings(steps=900, stop="paper", rate=0.03)  # appendix A.1, with what the published results used
+PAPER = MaskSettings(
+    steps=900, stop="paper", rate=0.03, reach=0.0
+)  # appendix A.1, with what the published results used
 DEFAULT = MaskSettings()
 PRESETS = {"default": DEFAULT, "paper": PAPER}

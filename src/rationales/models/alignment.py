@@ -27,9 +27,9 @@ def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> 
         covered[start:end] = b"\x01" * (end - start)
     if any(not covered[place] and unicodedata.category(mark) not in _DROPPED for place, mark in enumerate(text)):
         return False
-    plain = [(_spelling(piece), text[slice(*extent)]) for piece, extent in zip(pieces, extents, strict=True)]
+    plain = [(_bare(piece), text[slice(*extent)]) for piece, extent in zip(pieces, extents, strict=True)]
     known = [(piece, found) for piece, found in plain if piece.isascii() and piece.isalnum()]
-    agreeing = sum(piece == _spelling(found) for piece, found in known)
+    agreeing = sum(_spelling(piece) == _spelling(found) for piece, found in known)
     return agreeing >= 0.9 * len(known)
 
 
@@ -77,10 +77,15 @@ def _fill(text: str, found: Sequence[Extent | None]) -> list[Extent]:
     return extents
 
 
-def _spelling(piece: str) -> str:
+def _bare(piece: str) -> str:
+    """The piece without the tokenizer's own marks."""
     for mark in _MARKS:
         piece = piece.replace(mark, "") if piece != mark else piece
-    return "".join(letter for mark in piece for letter in _letters(mark))
+    return piece
+
+
+def _spelling(piece: str) -> str:
+    return "".join(letter for mark in _bare(piece) for letter in _letters(mark))
 
 
 def _letters(mark: str) -> str:

@@ -23,17 +23,21 @@ def choose(wanted: str | Tensor | None, tokenizer: Any) -> str:
 
 def vector(wanted: str | Tensor, tokenizer: Any, embedding: nn.Module) -> Tensor:
     """(hidden,): what the embedding layer would give out for the baseline, its own scaling included."""
-    weight = next(embedding.parameters())
     if isinstance(wanted, Tensor):
-        size = _embed(embedding, [0]).shape[-1]
-        if wanted.shape != (size,):
-            raise OptionError(f"a baseline given as a tensor must have the shape ({size},), not {tuple(wanted.shape)}")
-        return wanted.to(weight)
+        example = _embed(embedding, [0])[0]
+        if wanted.shape != example.shape:
+            raise OptionError(
+                f"a baseline given as a tensor must have the shape {tuple(example.shape)}, not {tuple(wanted.shape)}"
+            )
+        if not torch.isfinite(wanted).all():
+            raise OptionError("a baseline given as a tensor must be finite; this one holds NaN or infinity")
+        return wanted.detach().clone().to(example)
     if wanted == "zero":
         return torch.zeros_like(_embed(embedding, [0])[0])
     if wanted == "mean":
-        chunks = torch.split(torch.arange(weight.shape[0]), 4096)
-        return torch.stack([_embed(embedding, chunk.tolist()).sum(0) for chunk in chunks]).sum(0) / weight.shape[0]
+        count = next(weight.shape[0] for weight in embedding.parameters() if weight.dim() == 2)
+        chunks = torch.split(torch.arange(count), 4096)
+        return torch.stack([_embed(embedding, chunk.tolist()).sum(0) for chunk in chunks]).sum(0) / count
     token = _token_id(tokenizer, wanted) if wanted in NAMED else _word_id(tokenizer, wanted)
     if token is None:
         raise OptionError(
@@ -57,8 +61,9 @@ def _token_id(tokenizer: Any, name: str) -> int | None:
 
 def _word_id(tokenizer: Any, word: str) -> int:
     ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    advice = f"give one of {', '.join(NAMED)}, or a word of one token"
     if len(ids) != 1:
-        raise OptionError(
-            f"the baseline {word!r} is {len(ids)} tokens; give one of {', '.join(NAMED)}, or a word of one token"
-        )
+        raise OptionError(f"the baseline {word!r} is {len(ids)} tokens; {advice}")
+    if ids[0] == _token_id(tokenizer, "unk") and word != tokenizer.unk_token:
+        raise OptionError(f"the tokenizer does not know the baseline {word!r}; {advice}")
     return int(ids[0])

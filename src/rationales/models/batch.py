@@ -207,14 +207,16 @@ class Batch(ABC):
         return self.probabilities(logits).gather(-1, index).squeeze(-1)
 
     def windows(self, width: int, stride: int, at_once: int = 64) -> Iterator[Tensor]:
-        """Streams (K, S, n) of 0/1: windows of `width` neighbouring units, every `stride` units, until the row ends."""
-        units = self.size[1]
-        place = torch.arange(units, device=self.device)
-        starts = torch.arange(0, max(units - width, 0) + stride, stride, device=self.device)
-        starts = starts[starts < units]
-        for some in torch.split(starts, at_once):
-            hidden = (place >= some[:, None]) & (place < some[:, None] + width)  # (K, n)
-            yield (hidden[:, None, :] & self.rows.real).to(self.dtype)
+        """Streams (K, S, n) of 0/1: windows of `width` neighbouring units, every `stride` units.
+
+        Each row has the windows it would have alone; where it has no more, nothing is hidden in it.
+        """
+        units = torch.arange(self.size[1], device=self.device)
+        last = (self.rows.real.sum(1) - width).clamp(min=0)  # (S,) where a row's last full window starts
+        last = -(-last // stride) * stride
+        for start in torch.split(torch.arange(0, int(last.max()) + 1, stride, device=self.device), at_once):
+            inside = (units >= start[:, None]) & (units < start[:, None] + width)  # (K, n)
+            yield (inside[:, None, :] & self.rows.real & (start[:, None] <= last)[..., None]).to(self.dtype)
 
     def gather(self, values: Tensor) -> list[Tensor]:
         """(S, n) per row -> for each input its (units,) values, overlapping rows blended linearly."""

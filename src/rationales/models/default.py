@@ -47,18 +47,25 @@ def models_available() -> list[ModelInfo]:
 def apply_delta(module: nn.Module, delta: dict[str, Tensor]) -> None:
     """Add low-rank pairs (`<name>.up` @ `<name>.down`) to the weights they name, and put whole tensors in place."""
     weights = dict(module.named_parameters())
+    changed: list[tuple[Tensor, Tensor]] = []  # everything is checked before anything is changed
     for key, value in delta.items():
         name, _, kind = key.rpartition(".")
-        if kind == "down":
-            continue
-        target = weights.get(name if kind == "up" else key)
+        paired = kind in ("up", "down")
+        target = weights.get(name if paired else key)
         if target is None:
             raise ModelError(f"the delta changes {key}, which the model does not have")
+        other = delta.get(f"{name}.{'down' if kind == 'up' else 'up'}") if paired else None
+        if paired and other is None:
+            raise ModelError(f"the delta has {key} without its other half")
+        if kind == "down":
+            continue
         wide = value.to(target.dtype)
-        if kind == "up":
-            target.data += wide @ delta[f"{name}.down"].to(target.dtype)
-        else:
-            target.data.copy_(wide)
+        new = wide if other is None else target.data + wide @ other.to(target.dtype)
+        if new.shape != target.shape:
+            raise ModelError(f"the delta gives {key} the shape {tuple(new.shape)}, the model {tuple(target.shape)}")
+        changed.append((target.data, new))
+    for old, new in changed:
+        old.copy_(new)
 
 
 def _embedded_where() -> str | None:
@@ -94,6 +101,7 @@ def _reviews_where() -> str | None:
 
 
 def _open_reviews() -> tuple[nn.Module, Any]:
+    import torch
     import transformers
     from safetensors.torch import load_file
 
@@ -105,7 +113,7 @@ def _open_reviews() -> tuple[nn.Module, Any]:
         raise ModelError("minilm-reviews needs a checkout of the repository: its delta is not part of the wheel")
     config = transformers.AutoConfig.from_pretrained(_DELTA)
     loader = transformers.AutoModelForSequenceClassification
-    module = loader.from_pretrained(folder, config=config, use_safetensors=True)
+    module = loader.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
     apply_delta(module, load_file(_DELTA / "delta.safetensors"))
     return module, transformers.AutoTokenizer.from_pretrained(folder)
 

@@ -43,7 +43,7 @@ def fold(key: Tensor, *numbers: int | Tensor) -> Tensor:
 def uniform(key: Tensor, count: int) -> Tensor:
     """(R,) keys -> (R, count) float64 numbers in (0, 1)."""
     bits = _bits(key, count)
-    return (_shift(bits, 11).double() + 0.5) * 2.0**-53
+    return (_shift(bits, 12).double() + 0.5) * 2.0**-52  # 53 bits and a half would round up to 1
 
 
 def normal(key: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:

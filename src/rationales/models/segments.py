@@ -21,6 +21,8 @@ def windows(lengths: Sequence[int], capacity: int, overlap: int) -> list[Window]
     Windows are of about equal length, so that none has too little context and a batch of them is full. No unit may be
     longer than the capacity.
     """
+    if max(lengths, default=0) > capacity:
+        raise ValueError(f"a unit of {max(lengths)} tokens in windows of {capacity}")
     total = sum(lengths)
     if total <= capacity:
         return [Window(0, len(lengths), (1.0,) * len(lengths))]
@@ -39,7 +41,8 @@ def windows(lengths: Sequence[int], capacity: int, overlap: int) -> list[Window]
         if last == len(lengths):
             return _weigh(bounds, len(lengths))
         first, shared = last, 0
-        while first - 1 > bounds[-1][0] and shared + lengths[first - 1] <= overlap:
+        room = min(overlap, fill - lengths[last])  # what is shared leaves room for something new
+        while first - 1 > bounds[-1][0] and shared + lengths[first - 1] <= room:
             first -= 1
             shared += lengths[first]
 

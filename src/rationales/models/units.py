@@ -15,7 +15,8 @@ Extent = tuple[int, int]  # start and end in characters
 _BOUNDARY = regex.compile(r"(?V1w)\b")
 _VISIBLE = regex.compile(r"[^\s\p{Cc}\p{Zs}\p{Zl}\p{Zp}]")
 _PUNCTUATION = regex.compile(r"^\p{P}$|^\p{S}$")
-_SENTENCE_END = regex.compile(r"(?<=[.!?…。！？]['\"”’)\]]*)\s+|\n\s*|(?<=[。！？])")
+# The look ahead comes first: a long run of quotes is then looked back over once, not once for each of them.
+_SENTENCE_END = regex.compile(r"(?=\s)(?<=[.!?…。！？]['\"”’)\]]*)\s+|\n\s*|(?<=[。！？])")
 
 
 def words(text: str) -> list[Extent]:
@@ -56,7 +57,8 @@ def tie(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[Extent]
     unit that follows it, or the last one. Units without any token (dropped by the tokenizer) join their neighbour, so
     that each unit can be kept or replaced. Returns the extents of the units and, for each token, its unit.
     """
-    first = [_first_reaching(units, start, end) for start, end in tokens]
+    reached = (_first_reaching(units, start, end) for start, end in tokens)
+    first = list(itertools.accumulate(reached, max))  # an empty token never goes back
     last = [max(low, _last_touching(units, end)) for low, (_, end) in zip(first, tokens, strict=True)]
     reach = list(range(len(units)))  # reach[u]: the last unit that u is tied to
     for low, high in zip(first, last, strict=True):

@@ -1,0 +1,214 @@
+"""What must hold for every method: the registry is the list, so that a new method cannot be forgotten."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from families import FAMILIES, tiny
+
+import rationales
+from methods.keyword import keyword_model
+from rationales.errors import InputError
+from rationales.methods import METHODS
+
+TEXTS = [
+    "Dull.",
+    "I did not like the soup, but the bread wasn't bad at all!",
+    "Every morning the baker carried twelve loaves up the hill; " * 6,  # several segments
+    "She said nothing; he laughed, and nobody else in the room understood why.",
+]
+QUICK = {"marc": {"steps": 20}}  # the invariants do not need a converged mask
+TOLERANCE = 2e-3  # float32: other company means other sums, and Adam divides small slopes by their size
+
+
+def explain(model, texts, method="marc", **more):
+    return rationales.explain(model, texts, method=method, options=QUICK.get(method, {}), **more)
+
+
+def small(family="bert", **more):
+    module, tokenizer = tiny(family, **more)
+    return rationales.load(module, tokenizer)
+
+
+@pytest.mark.parametrize("method", METHODS)
+class TestEveryMethod:
+    def test_alone_equals_in_a_batch_in_any_order(self, method):
+        model = small()
+        together = explain(model, TEXTS, method)
+        backwards = explain(model, TEXTS[::-1], method)[::-1]
+        for text, mine, theirs in zip(TEXTS, together, backwards, strict=True):
+            alone = explain(model, text, method)
+            assert np.allclose(mine.scores, alone.scores, atol=TOLERANCE)
+            assert np.allclose(mine.scores, theirs.scores, atol=TOLERANCE)
+            assert mine.target == alone.target
+
+    def test_same_seed_same_bits(self, method):
+        model = small()
+        first, second = explain(model, TEXTS, method, seed=7), explain(model, TEXTS, method, seed=7)
+        assert all(np.array_equal(mine.scores, theirs.scores) for mine, theirs in zip(first, second, strict=True))
+
+    def test_global_randomness_is_neither_read_nor_moved(self, method):
+        model = small()
+        torch.manual_seed(1)
+        np.random.seed(1)  # noqa: NPY002  # the old global state is what must stay untouched
+        before = (torch.random.get_rng_state(), np.random.get_state()[1].copy())  # noqa: NPY002
+        first = explain(model, TEXTS[1], method)
+        assert torch.equal(before[0], torch.random.get_rng_state())
+        assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+        torch.manual_seed(2)
+        assert np.array_equal(first.scores, explain(model, TEXTS[1], method).scores)
+
+    def test_model_is_left_as_it_was(self, method):
+        module, tokenizer = tiny("bert")
+        module.train()
+        module.bert.pooler.eval()
+        next(module.parameters()).requires_grad_(False)
+        weights = copy.deepcopy(module.state_dict())
+        flags = [part.training for part in module.modules()]
+        wanted = [weight.requires_grad for weight in module.parameters()]
+        explain(rationales.load(module, tokenizer), TEXTS, method)
+        assert [part.training for part in module.modules()] == flags
+        assert [weight.requires_grad for weight in module.parameters()] == wanted
+        assert all(weight.grad is None for weight in module.parameters())
+        assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+        assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
+
+    def test_model_is_left_as_it_was_after_an_exception(self, method):
+        module, tokenizer = tiny("gpt2")
+        module.train()
+        model = rationales.load(module, tokenizer)
+        handle = module.score.register_forward_hook(_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            explain(model, TEXTS, method)
+        handle.remove()
+        assert all(part.training for part in module.modules())
+        assert all(weight.requires_grad for weight in module.parameters())
+        assert not any(part._forward_hooks for part in module.modules())
+        assert module.config.pad_token_id is None
+
+    def test_scores_are_finite_one_per_unit_and_units_rebuild_the_text(self, method):
+        for text, result in zip(TEXTS, explain(small(), TEXTS, method), strict=True):
+            assert result.scores.shape == (len(result.units),)
+            assert np.isfinite(result.scores).all()
+            rebuilt, cursor = "", 0
+            for unit in result.units:
+                assert not text[cursor : unit.start].strip()
+                rebuilt += text[cursor : unit.start] + unit.text
+                cursor = unit.end
+            assert rebuilt + text[cursor:] == text
+
+    def test_a_model_that_gives_nan_is_reported_with_the_inputs_name(self, method):
+        module, tokenizer = tiny("bert")
+        with torch.no_grad():
+            module.classifier.weight.fill_(float("nan"))
+        with pytest.raises(InputError, match=r"NaN.*second"):
+            explain(rationales.load(module, tokenizer), ["one"], method, names=["the second"])
+
+    def test_works_where_gradients_are_switched_off(self, method):
+        model = small()
+        expected = explain(model, TEXTS[1], method)
+        with torch.no_grad():
+            assert np.array_equal(explain(model, TEXTS[1], method).scores, expected.scores)
+        with torch.inference_mode():
+            assert np.array_equal(explain(model, TEXTS[1], method).scores, expected.scores)
+
+    def test_smoothing_brings_neighbours_together(self, method):
+        model = small()
+        plain, smoothed = explain(model, TEXTS[3], method), explain(model, TEXTS[3], method, smooth=3.0)
+        assert np.abs(np.diff(smoothed.scores)).mean() < np.abs(np.diff(plain.scores)).mean()
+        assert smoothed.options["smooth"] == 3.0
+
+    def test_finds_the_keywords_of_a_keyword_model(self, method):
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        module, tokenizer = keyword_model("bridge", "joke")
+        text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
+        options = {"window": 1} if method == "occlusion" else {}
+        result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
+        words = [unit.text for unit in result.units]
+        assert result.target == "found"
+        assert result.selected().sum() <= len(words) / 2
+        for place in (words.index("bridge"), words.index("joke")):
+            assert result.selected()[place]
+            assert result.scores[place] == result.scores[max(place - 2, 0) : place + 3].max()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+class TestEveryFamily:
+    def test_keep_one_is_the_plain_model(self, family):
+        """Bit for bit alone; to 1e-5 in a padded batch. The plain model is run as its users run it."""
+        module, tokenizer = tiny(family)
+        model = rationales.load(module, tokenizer)
+        short = [text for text in TEXTS if len(tokenizer(text)["input_ids"]) <= model.limit]
+        assert len(short) == 3
+        with model.borrowed(), torch.no_grad():
+            batch = model.batch(model.encode([rationales.models.tokens.TextInput(text) for text in short]))
+            together = batch.logits(batch.ones())
+            for number, text in enumerate(short):
+                told = tokenizer(text, return_tensors="pt")
+                plain = module(**{name: told[name] for name in tokenizer.model_input_names}).logits[0]
+                alone = batch.take([number])
+                assert torch.equal(alone.logits(alone.ones())[0], plain)
+                assert torch.allclose(together[number], plain, atol=1e-5, rtol=1e-5)
+
+    def test_alone_equals_in_a_batch(self, family):
+        model = small(family)
+        for text, mine in zip(TEXTS, explain(model, TEXTS), strict=True):
+            assert np.allclose(mine.scores, explain(model, text).scores, atol=TOLERANCE)
+
+    def test_same_seed_same_bits(self, family):
+        model = small(family)
+        assert np.array_equal(explain(model, TEXTS[2]).scores, explain(model, TEXTS[2]).scores)
+
+    def test_words_are_units_whatever_the_tokenizer_makes_of_them(self, family):
+        result = explain(small(family), TEXTS[1])
+        wanted = "I did not like the soup , but the bread wasn't bad at all !"
+        assert [unit.text for unit in result.units] == wanted.split()
+        assert np.isfinite(result.scores).all()
+
+    def test_model_is_left_as_it_was(self, family):
+        module, tokenizer = tiny(family)
+        module.train()
+        weights = copy.deepcopy(module.state_dict())
+        pad = module.config.pad_token_id
+        explain(rationales.load(module, tokenizer), TEXTS)
+        assert all(part.training for part in module.modules())
+        assert all(weight.requires_grad and weight.grad is None for weight in module.parameters())
+        assert not any(part._forward_hooks for part in module.modules())
+        assert module.config.pad_token_id == pad
+        assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
+
+    def test_a_pair_of_texts(self, family):
+        module, tokenizer = tiny(family)
+        result = explain(rationales.load(module, tokenizer), ("The bread was bad.", "Nobody laughed."))
+        assert [unit.part for unit in result.units] == [0] * 5 + [1] * 3
+        assert all(result.part(unit.part)[unit.start : unit.end] == unit.text for unit in result.units)
+        told = tokenizer("The bread was bad.", "Nobody laughed.", return_tensors="pt")
+        with torch.no_grad():
+            plain = module(**{name: told[name] for name in tokenizer.model_input_names}).logits[0].softmax(-1)
+        assert list(result.probabilities["full"].values()) == pytest.approx(plain.tolist(), abs=2e-6)
+
+
+def test_the_same_bits_in_another_process():
+    """Hash seeds and import order must not matter."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "import rationales\nfrom families import tiny\n"
+        "module, tokenizer = tiny('bert')\n"
+        "r = rationales.explain(rationales.load(module, tokenizer), 'The bread was not bad.', options={'steps': 20})\n"
+        "print(r.scores.tobytes().hex())"
+    )
+    seen = {
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    assert len(seen) == 1
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
