@@ -10,17 +10,20 @@ from typing import Any, overload
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smoothed
 from rationales.methods import Method, build
+from rationales.models.batch import Batch
 from rationales.models.text import TextModel, check_finite
 from rationales.models.tokens import Encoded, TextInput
-from rationales.rationale import Note, Rationale, by_label
+from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
 
 Text = str | tuple[str, str]
 
+SUFFICIENT = 0.9  # a rationale alone should give the target this share of what the whole input gives it
 INFORMATIVE = 0.7  # a baseline that gives the target this much is not uninformative
 AT_ONCE = 512  # inputs prepared together; the engine decides how many of them are in flight
 
@@ -74,14 +77,16 @@ def explain(
     own. `smooth`: width of a Gaussian over neighbouring units, for any method. `progress` is called with the share
     done, from 0 to 1.
     """
+    if not isinstance(inputs, (str, tuple, list)):
+        raise InputError(f"give a text, a tuple of two texts, or a list of these, not {type(inputs).__name__}")
     alone = isinstance(inputs, (str, tuple))
     listed: Sequence[Text] = [inputs] if isinstance(inputs, (str, tuple)) else inputs
     titles = [names] if isinstance(names, str) else names
     if titles is not None and len(titles) != len(listed):
         raise OptionError(f"{len(titles)} names for {len(listed)} inputs")
     wanted = _targets(model, target, len(listed))
-    if smooth is not None and smooth <= 0:
-        raise OptionError(f"smooth must be greater than 0, not {smooth}")
+    if smooth is not None and not 0 < smooth < float("inf"):
+        raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
     if not isinstance(seed, int):
         raise OptionError(f"the seed must be a whole number, not {seed!r}")
     found = build(method, dict(options or {}))
@@ -119,8 +124,9 @@ def _explain_some(
             scores = smoothed(scores, batch.rows.position, batch.rows.real, smooth)
         per_input = [values.detach().float().cpu().numpy() for values in batch.gather(scores)]
         _check_scores(per_input, encoded, method)
-        kept = [method.rule.select(values) for values in per_input]
-        hard = batch.spread([torch.from_numpy(one.astype(np.float32)) for one in kept])
+        rules = _rules(batch, method, per_input, target, full)
+        kept = [rule.select(values) for rule, values in zip(rules, per_input, strict=True)]
+        hard = _hard(batch, kept)
         shown = {
             "full": full,
             "rationale": batch.predict(hard),
@@ -150,7 +156,7 @@ def _explain_some(
                 probabilities=said,
                 method=method.name,
                 model=model.name,
-                rule=method.rule,
+                rule=rules[number],
                 baseline=model.baseline,
                 options=options,
                 seed=seed,
@@ -163,6 +169,27 @@ def _explain_some(
             )
         )
     return results
+
+
+def _rules(batch: Batch, method: Method, scores: Sequence[np.ndarray], target: Tensor, full: Tensor) -> list[Rule]:
+    """For each input the first rule whose units alone give the target nearly what the whole input gives it."""
+    wanted = SUFFICIENT * full.gather(1, target[:, None]).squeeze(1)
+    chosen = [method.rules[0]] * batch.inputs
+    open_ = set(range(batch.inputs))
+    for rule in method.rules:
+        alone = batch.predict(_hard(batch, [rule.select(values) for values in scores]))
+        enough = (alone.gather(1, target[:, None]).squeeze(1) >= wanted).tolist()
+        for number in [number for number in open_ if enough[number]]:
+            chosen[number] = rule
+            open_.remove(number)
+        if not open_:
+            break
+    return chosen
+
+
+def _hard(batch: Batch, kept: Sequence[np.ndarray]) -> Tensor:
+    """(S, n) of 0/1 from one selection per input."""
+    return batch.spread([torch.from_numpy(one.astype(np.float32)) for one in kept])
 
 
 def _notes(model: TextModel, said: Mapping[str, Mapping[str, float]], target: int) -> list[Note]:
@@ -197,7 +224,7 @@ def _input(given: Any, name: str | None) -> TextInput:
         raise InputError(f"an input is a text or a tuple of two texts, not {type(given).__name__}")
     for text in (source.text, source.pair or ""):
         if any("\ud800" <= mark <= "\udfff" for mark in text):
-            raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate); read it as UTF-8")
+            raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate)")
     return source
 
 
@@ -205,7 +232,7 @@ def _check_scores(scores: Sequence[np.ndarray], encoded: Sequence[Encoded], meth
     for values, one in zip(scores, encoded, strict=True):
         if not np.isfinite(values).all():
             raise InputError(
-                f"{method.name} found no finite scores for {one.source.title}: the model's gradients are NaN or infinite"
+                f"{method.name} found no finite scores for {one.source.title}: gradients are NaN or infinite"
             )
 
 

@@ -65,7 +65,9 @@ class TestEqualsTheLiteralAlgorithm:
         ("settings", "literal"),
         [
             ({"kernel": "sigma"}, {"power": 1}),
+            ({"schedule": "constant"}, {"cosine": False}),
             ({"reach": 0.0}, {"reach": 0.0}),
+            ({"floor": 0.0}, {"floor": 0.0}),
             ({"field": "free"}, {"use_field": False}),
             ({"sparsity": 0.0}, {"alpha_lambda": 0.0}),
             ({"width": 0.0}, {"alpha_sigma": 0.0}),

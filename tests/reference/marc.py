@@ -5,6 +5,7 @@ It shares nothing with the engine but the token rows: words are blended into `in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ class Literal:
 
     steps: int
     rate: float = 0.1
+    cosine: bool = True  # the rate falls to 0 along half a cosine
     decay: float = 0.01
     alpha_lambda: float = 1.0
     alpha_sigma: float = 1.2
@@ -32,6 +34,7 @@ class Literal:
     bounded: bool = True
     indicative: float = 0.0
     smallest_sigma: float = 0.1
+    floor: float = 1.0  # the complement need not fall below this share of the baseline's evidence
     reach: float = 0.125  # largest sigma as a share of the segment's words, at least 1; 0: none
 
 
@@ -43,7 +46,9 @@ def explain(model: nn.Module, encoded: Encoded, target: int, baseline_id: int, h
     flat = [value for segment in parameters for pair in segment for value in pair]
     limit(parameters, how)
     optimizer = torch.optim.AdamW(flat, lr=how.rate, weight_decay=how.decay)
-    for _ in range(how.steps):
+    for step in range(how.steps):
+        fall = (1 + math.cos(math.pi * step / how.steps)) / 2 if how.cosine else 1.0
+        optimizer.param_groups[0]["lr"] = how.rate * fall
         optimizer.zero_grad()
         loss(model, encoded, parameters, target, baseline_id, head, how).backward()
         optimizer.step()
@@ -79,6 +84,11 @@ def loss(
         sparse.append((sum(keep) / len(keep)) ** 2)
         wide.append(-sum(torch.log(sigma) for _, sigma in segment) / len(segment))
     squeezed = [5e-6 + (1 - 1e-5) * sum(found) / len(found) for found in (kept, left)]
+    none = [
+        evidence(model, row, [torch.tensor(0.0).double()] * len(row.units), target, baseline_id, head, how).detach()
+        for row in encoded.rows
+    ]
+    squeezed[1] = max(squeezed[1], how.floor * (5e-6 + (1 - 1e-5) * sum(none) / len(none)))
     total = -how.sufficiency * torch.log(squeezed[0])
     total = total + how.complement * (-torch.log(1 - squeezed[1]) if how.bounded else torch.log(squeezed[1]))
     total = total + how.alpha_lambda * sum(sparse) / len(sparse)

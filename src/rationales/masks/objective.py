@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -12,14 +14,39 @@ from rationales.models.heads import Head
 SQUEEZE = 5e-6  # probabilities are taken from [0, 1] into [SQUEEZE, 1 - SQUEEZE] before the logarithm
 
 
-def loss(batch: Batch, target: Tensor, settings: MaskSettings, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is to be optimised: the rows, the target of each input, the settings, and what the baseline alone says."""
+
+    batch: Batch
+    target: Tensor  # (I,)
+    settings: MaskSettings
+    empty: Tensor  # (I, V) evidence in the baseline alone
+
+    @classmethod
+    def of(cls, batch: Batch, target: Tensor, settings: MaskSettings) -> Problem:
+        """Ask the model what it says of the baseline."""
+        with torch.no_grad():
+            empty = evidence(batch, target, batch.logits(batch.zeros()), settings.indicative)
+        return cls(batch, target, settings, empty)
+
+
+def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tensor:
     """(I,): Eq. 8 for every input. logits: (2, S, classes) of the rationale and of its complement."""
-    found = evidence(batch, target, logits, settings.indicative)  # (2, I, V)
-    total = settings.sufficiency * sufficiency(found[0]) + settings.complement * complement(
-        found[1], settings.complement_form
-    )
+    batch, settings = problem.batch, problem.settings
+    alone, rest = evidence(batch, problem.target, logits, settings.indicative)  # (I, V) each
+    rest = above(rest, settings.floor * problem.empty)
+    total = settings.sufficiency * sufficiency(alone) + settings.complement * complement(rest, settings.complement_form)
     regular = settings.sparsity * sparsity(keep, batch) + settings.width * width(sigma, batch)
     return total.mean(-1) + mean_over_masks(regular, batch)
+
+
+def above(found: Tensor, floor: Tensor) -> Tensor:
+    """A complement that is as uninformative as the baseline is good enough.
+
+    Without the floor it pays to leave evidence *against* the target in the complement: "good" drops out of "not good".
+    """
+    return torch.maximum(found, floor)
 
 
 def evidence(batch: Batch, target: Tensor, logits: Tensor, indicative: float) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rationales.masks.field import line_field
-from rationales.masks.objective import loss, mask_rows, mean_over_units
+from rationales.masks.objective import Problem, loss, mask_rows, mean_over_units
 from rationales.masks.settings import MaskSettings
 from rationales.masks.stopping import Look, Stopping, stopping
 from rationales.models.batch import Batch, Noise
@@ -92,10 +92,10 @@ def optimize(
         part = batch.take(active)
         masks = torch.nonzero(torch.isin(owner, torch.tensor(active, device=owner.device))).flatten()
         state = everything.take(masks, part.size[1])
-        wanted = target[torch.tensor(active, device=target.device)]
+        problem = Problem.of(part, target[torch.tensor(active, device=target.device)], settings)
         while not any(stop[number] for number in active):
             for _ in range(min(rule.due(steps[number]) for number in active)):
-                state = part.fit(partial(step, part, wanted, settings, state))
+                state = part.fit(partial(step, problem, state))
             for number, (count, reason) in zip(active, check(part, settings, rule, state), strict=True):
                 steps[number], stop[number] = count, reason
             if progress is not None:
@@ -107,15 +107,16 @@ def optimize(
     return MaskResult(everything.result, steps, stop)
 
 
-def step(batch: Batch, target: Tensor, settings: MaskSettings, state: State) -> State:
+def step(problem: Problem, state: State) -> State:
     """One step of AdamW (Loshchilov and Hutter 2019) on Eq. 8, for all masks; each has its own step count."""
+    batch, settings = problem.batch, problem.settings
     with torch.enable_grad():
         w, sigma = state.w.detach().requires_grad_(), state.sigma.detach().requires_grad_()
         keep = keep_of(batch, settings, w, sigma)
         shown = _flipped(batch, settings, keep, state.step)
         both = torch.stack([shown, 1 - shown])[:, batch.rows.mask]  # (2, S, n): Eq. 1 and Eq. 3
         logits = batch.logits(both, _noise(batch, settings, state.step))
-        slopes = torch.autograd.grad(loss(batch, target, settings, logits, keep, sigma).sum(), (w, sigma))
+        slopes = torch.autograd.grad(loss(problem, logits, keep, sigma).sum(), (w, sigma))
     count = state.step + 1
     w_new, w_mean, w_square = _adam(state.w, slopes[0], state.w_mean, state.w_square, count, settings)
     sigma_new, sigma_mean, sigma_square = _adam(
@@ -171,12 +172,20 @@ def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) ->
 def _adam(
     value: Tensor, slope: Tensor, mean: Tensor, square: Tensor, count: Tensor, settings: MaskSettings
 ) -> tuple[Tensor, Tensor, Tensor]:
+    rate = _rate(settings, count, value.dtype)
     mean = BETAS[0] * mean + (1 - BETAS[0]) * slope
     square = BETAS[1] * square + (1 - BETAS[1]) * slope.square()
     power = count.to(value.dtype)[:, None]
     corrected = mean / (1 - BETAS[0] ** power)
     size = (square / (1 - BETAS[1] ** power)).sqrt() + EPSILON
-    return value * (1 - settings.rate * settings.decay) - settings.rate * corrected / size, mean, square
+    return value * (1 - rate * settings.decay) - rate * corrected / size, mean, square
+
+
+def _rate(settings: MaskSettings, count: Tensor, dtype: torch.dtype) -> Tensor:
+    """(M, 1): each mask's learning rate in its step number `count`, counted from 1."""
+    done = (count - 1).to(dtype)[:, None] / settings.steps
+    falling = (1 + torch.cos(torch.pi * done)) / 2
+    return settings.rate * (falling if settings.schedule == "cosine" else torch.ones_like(done))
 
 
 def _bounded(batch: Batch, settings: MaskSettings, sigma: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ class MaskSettings:
     steps: int = option(80, "optimisation steps at most")
     stop: str = option("plateau", "when an input is done before that", "steps", "plateau", "paper")
     rate: float = option(0.1, "learning rate of Adam")
+    schedule: str = option("cosine", "how the rate goes over the steps: stays, or falls to 0", "constant", "cosine")
     decay: float = option(0.01, "weight decay of Adam (decoupled)")
     start_w: float = option(1.2, "initial w of every unit")
     start_sigma: float = option(2.0, "initial sigma of every unit, in units of distance")
@@ -30,6 +31,9 @@ class MaskSettings:
     complement_form: str = option(
         "bounded", "bounded: -log(1 - p); log-likelihood: log p as printed", "bounded", "log-likelihood"
     )
+    floor: float = option(
+        1.0, "the complement need not fall below this share of what the baseline alone gives; 0: as low as it will go"
+    )
     sparsity: float = option(1.0, "alpha_lambda, weight of the squared mean keep (Eq. 2); 0 leaves it out")
     width: float = option(1.2, "alpha_sigma, weight of the mean log sigma (Eq. 7); 0 leaves it out")
     noise: float = option(0.06, "noise on the input, relative to its embedding's size; 0 leaves it out")
@@ -44,13 +48,12 @@ class MaskSettings:
         for name in ("sufficiency", "complement", "sparsity", "width", "noise", "decay", "reach"):
             if getattr(self, name) < 0:
                 raise OptionError(f"{name} must not be negative, but is {getattr(self, name)}")
-        for name, most in (("indicative", 1.0), ("flip", 0.5)):
+        for name, most in (("indicative", 1.0), ("flip", 0.5), ("floor", 1.0)):
             if not 0 <= getattr(self, name) <= most:
                 raise OptionError(f"{name} must lie between 0 and {most:g}, not {getattr(self, name)}")
 
 
-PAPER = MaskSettings(
-    steps=900, stop="paper", rate=0.03, reach=0.0
-)  # appendix A.1, with what the published results used
+# Appendix A.1, with what the published results used where the appendix is silent.
+PAPER = MaskSettings(steps=900, stop="paper", rate=0.03, schedule="constant", reach=0.0, floor=0.0)
 DEFAULT = MaskSettings()
 PRESETS = {"default": DEFAULT, "paper": PAPER}

@@ -25,7 +25,7 @@ class Marc(MaskSettings, Method):
     name: ClassVar[str] = "marc"
     summary: ClassVar[str] = "optimises a mask: sufficient, comprehensive, sparse and connected"
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
-    rule: ClassVar[Rule] = Rule(threshold=0.5)
+    rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(threshold=threshold) for threshold in (0.5, 0.4, 0.3, 0.2, 0.1))
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: asdict(settings) for name, settings in PRESETS.items()}
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:

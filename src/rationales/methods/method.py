@@ -34,7 +34,8 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
-    rule: ClassVar[Rule] = Rule(share=0.2)  # what of the scores belongs to the rationale, unless the user says
+    rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
+    # what of the scores belongs to the rationale: the first of these rules whose units alone suffice, else the first
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod

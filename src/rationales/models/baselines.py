@@ -17,6 +17,8 @@ def choose(wanted: str | Tensor | None, tokenizer: Any) -> str:
     if isinstance(wanted, Tensor):
         return "given"
     if wanted is not None:
+        if not isinstance(wanted, str):
+            raise OptionError(f"a baseline is one of {', '.join(NAMED)}, a word or a tensor, not {wanted!r}")
         return wanted
     return next((name for name in ("pad", "mask", "unk") if _token_id(tokenizer, name) is not None), "mean")
 

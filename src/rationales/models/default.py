@@ -60,10 +60,10 @@ def apply_delta(module: nn.Module, delta: dict[str, Tensor]) -> None:
         if kind == "down":
             continue
         wide = value.to(target.dtype)
-        new = wide if other is None else target.data + wide @ other.to(target.dtype)
+        new = wide if other is None else wide @ other.to(target.dtype)
         if new.shape != target.shape:
             raise ModelError(f"the delta gives {key} the shape {tuple(new.shape)}, the model {tuple(target.shape)}")
-        changed.append((target.data, new))
+        changed.append((target.data, new if other is None else target.data + new))
     for old, new in changed:
         old.copy_(new)
 

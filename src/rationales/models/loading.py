@@ -38,7 +38,12 @@ def load(
     """
     sources = list(source) if isinstance(source, Sequence) and not isinstance(source, str) else [source]
     if not sources:
-        raise OptionError("no model given")
+        raise OptionError("no model given; give at least one, or none at all for the embedded one")
+    for option, value in (("segment", segment), ("overlap", overlap)):
+        if value is not None and (type(value) is not int or value < 0):
+            raise OptionError(f"{option} is a number of tokens, a whole number and not negative; not {value!r}")
+    if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "get_vocab")):
+        raise OptionError(f"the tokenizer must be a Hugging Face tokenizer, not {type(tokenizer).__name__}")
     opened = [_open(one, tokenizer, trust_remote_code) for one in sources]
     modules = [module for module, _, _ in opened]
     tokenizers = [own for _, own, _ in opened]
@@ -72,13 +77,19 @@ def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, An
     elif folder.exists():
         raise ModelError(f"{where} is a file; give the folder that holds config.json and the weights")
     elif where.startswith((".", "/", "~")) or where.count("/") > 1:
-        raise ModelError(f"there is no folder {where}")
-    options = {"trust_remote_code": remote}
+        raise ModelError(f"there is no folder {where}; check the path")
+    loader = transformers.AutoModelForSequenceClassification
     try:
-        module = transformers.AutoModelForSequenceClassification.from_pretrained(where, use_safetensors=True, **options)
-        own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, **options)
+        module, report = loader.from_pretrained(
+            where, use_safetensors=True, trust_remote_code=remote, output_loading_info=True
+        )
+        own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=remote)
     except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
         raise ModelError(_reason(where, error, remote)) from error
+    if missing := sorted(report["missing_keys"]):  # transformers fills these with random numbers and goes on
+        raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
+    if len(own.get_vocab()) <= len(own.all_special_tokens):  # what transformers makes of a folder without any
+        raise ModelError(f"{where} brings no tokenizer; save it there with tokenizer.save_pretrained, or pass it along")
     return module, own
 
 
@@ -93,13 +104,15 @@ def _check_folder(folder: Path) -> None:
             f"{folder} holds only pickled weights ({pickled[0]}), which can run code when loaded; "
             "convert them with model.save_pretrained(folder), which writes safetensors"
         )
-    raise ModelError(f"{folder} holds no *.safetensors weights")
+    raise ModelError(f"{folder} holds no *.safetensors weights; write them with model.save_pretrained(folder)")
 
 
 def _reason(where: str, error: Exception, remote: bool) -> str:
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "trust_remote_code" in str(error) and not remote:
         return f"{where} brings its own code; pass trust_remote_code=True (--trust-remote-code) if you trust its author"
+    if type(error).__name__ == "SafetensorError":
+        return f"the weights of {where} are damaged ({first}); copy or download them again"
     if Path(where).is_dir():
         return f"cannot load {where}: {first}"
     if "safetensors" in str(error) and "connect" not in str(error).lower():
@@ -111,7 +124,8 @@ def _reason(where: str, error: Exception, remote: bool) -> str:
 def _device(wanted: str | torch.device) -> torch.device:
     try:
         device = torch.device(wanted)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise OptionError(f"no device {str(wanted)!r} here: {str(error).splitlines()[0]}") from None
+        torch.zeros(1, device=device).tolist()  # the meta device has no numbers
+    except (RuntimeError, AssertionError, TypeError):
+        found = [kind for kind in ("cuda", "xpu", "mps") if getattr(torch, kind).is_available()]
+        raise OptionError(f"there is no device {str(wanted)!r} here; there is: {', '.join(['cpu', *found])}") from None
     return device

@@ -23,28 +23,28 @@ def windows(lengths: Sequence[int], capacity: int, overlap: int) -> list[Window]
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(f"a unit of {max(lengths)} tokens in windows of {capacity}")
-    total = sum(lengths)
-    if total <= capacity:
+    rest = sum(lengths)  # tokens from the window's first unit to the end
+    if rest <= capacity:
         return [Window(0, len(lengths), (1.0,) * len(lengths))]
     overlap = min(overlap, capacity // 4)
-    number = -(-(total - overlap) // (capacity - overlap))
-    even = -(-(total + (number - 1) * overlap) // number)
-    fill = min(capacity, even + max(lengths))
     bounds: list[tuple[int, int]] = []
     first = 0
     while True:
+        number = max(-(-(rest - overlap) // (capacity - overlap)), 1)  # windows that are still needed
+        even = -(-(rest + (number - 1) * overlap) // number)
         last, size = first, 0
-        while last < len(lengths) and size + lengths[last] <= fill:
+        while last < len(lengths) and size < even and size + lengths[last] <= capacity:
             size += lengths[last]
             last += 1
         bounds.append((first, last))
         if last == len(lengths):
             return _weigh(bounds, len(lengths))
         first, shared = last, 0
-        room = min(overlap, fill - lengths[last])  # what is shared leaves room for something new
+        room = min(overlap, capacity - lengths[last])  # what is shared leaves room for something new
         while first - 1 > bounds[-1][0] and shared + lengths[first - 1] <= room:
             first -= 1
             shared += lengths[first]
+        rest -= size - shared
 
 
 def _weigh(bounds: Sequence[tuple[int, int]], units: int) -> list[Window]:

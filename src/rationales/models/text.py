@@ -238,8 +238,8 @@ def text_model(
     networks = [_network(module, tokenizer, chosen) for module in modules]
     heads = {_head(module) for module in modules}
     names = {_labels(module) for module in modules}
-    if len(heads) > 1 or len({len(labels) for labels in names}) > 1:
-        raise ModelError("models explained together must have the same labels")
+    if len(heads) > 1 or len(names) > 1:
+        raise ModelError("models explained together must have the same labels in the same order")
     room = min(_limit(module, tokenizer) for module in modules)
     if limit is not None and not 8 <= limit <= room:
         raise OptionError(f"a segment must have 8 to {room} tokens, not {limit}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any
 
 from rationales.errors import InputError, ModelError
 from rationales.models.alignment import align, trustworthy
 from rationales.models.segments import Window, windows
-from rationales.models.units import Extent, UnitKind, sentences, tie, words
+from rationales.models.units import Extent, UnitKind, sentences, tie, trim, words
 from rationales.rationale import Unit
 
+_NO_CHARACTER = "\ufffd"  # what bytes that are no character by themselves are decoded to
+_TOGETHER = 8  # tokens that may be needed to read one character
 PART_GAP = 1000.0  # between the last position of a text and the first of its pair: no kernel reaches across
 
 
@@ -97,7 +99,10 @@ def encode(source: TextInput, tokenizer: Any, unit: UnitKind, limit: int, overla
         for number, (text, part) in enumerate(zip(texts, parts, strict=True))
         for start, end in part.units
     )
-    cuts = [windows(part.lengths(), room, overlap) for part, room in zip(parts, _rooms(parts, capacity), strict=True)]
+    rooms = _rooms(parts, capacity)
+    if any(max(part.lengths()) > room for part, room in zip(parts, rooms, strict=True)):
+        raise ModelError(f"segments of {limit} tokens are too short: a character of {source.title} does not fit")
+    cuts = [windows(part.lengths(), room, overlap) for part, room in zip(parts, rooms, strict=True)]
     rows = tuple(_row(parts, frame, choice, [len(cut) for cut in cuts]) for choice in product(*cuts))
     return Encoded(source, units, rows)
 
@@ -119,13 +124,13 @@ def _part(text: str, ids: list[int], tokenizer: Any, unit: UnitKind, longest: in
     if not ids:
         return _Part(ids, [], [])
     if unit == "token":
-        raw = sorted({extent for extent in extents if extent[0] < extent[1]}) or [(0, len(text))]
-        raw = _apart(raw)
+        raw = _apart(text, extents)
+    elif unit == "sentence":
+        raw = sentences(text)
     else:
-        raw = words(text) if unit == "word" else sentences(text)
-        raw = raw or [(0, len(text))]
-    units, owner = tie(raw, extents)
-    return _Part(ids, *_split(units, owner, extents, longest))
+        raw = words(text)
+    units, owner = tie(raw or [(0, len(text))], extents)
+    return _Part(ids, *_split(text, units, owner, extents, longest))
 
 
 def token_extents(text: str, ids: Sequence[int], tokenizer: Any) -> list[Extent]:
@@ -136,50 +141,98 @@ def token_extents(text: str, ids: Sequence[int], tokenizer: Any) -> list[Extent]
         extents = [(int(start), int(end)) for start, end in told["offset_mapping"]]
         if len(extents) == len(ids) and trustworthy(text, extents, pieces):
             return extents
-    return align(text, [tokenizer.decode([token], clean_up_tokenization_spaces=False) for token in ids])
+    spelled = _spelled(ids, tokenizer)
+    found = align(text, [piece for piece, _ in spelled])
+    return [extent for extent, (_, count) in zip(found, spelled, strict=True) for _ in range(count)]
 
 
-def _apart(extents: Sequence[Extent]) -> list[Extent]:
-    """Extents without those that overlap an earlier one."""
+def _spelled(ids: Sequence[int], tokenizer: Any) -> list[tuple[str, int]]:
+    """What tokens read as, and how many it takes: the bytes of one character say nothing by themselves."""
+    spelled: list[tuple[str, int]] = []
+    at = 0
+    while at < len(ids):
+        most = min(_TOGETHER, len(ids) - at)
+        read = (
+            (tokenizer.decode(list(ids[at : at + count]), clean_up_tokenization_spaces=False), count)
+            for count in range(1, most + 1)
+        )
+        spelled.append(next((one for one in read if _NO_CHARACTER not in one[0]), (_NO_CHARACTER, 1)))
+        at += spelled[-1][1]
+    return spelled
+
+
+def _apart(text: str, extents: Sequence[Extent]) -> list[Extent]:
+    """The tokens' extents without overlaps, and the visible characters that they leave out."""
     kept: list[Extent] = []
-    for start, end in extents:
-        if not kept or start >= kept[-1][1]:
-            kept.append((start, end))
+    cursor = 0
+    for start, end in [*sorted(extents), (len(text), len(text))]:
+        missed = trim(text, cursor, start)
+        kept += [extent for extent in (missed, (max(start, cursor), end)) if extent[0] < extent[1]]
+        cursor = max(cursor, end)
     return kept
 
 
 def _split(
-    units: Sequence[Extent], owner: Sequence[int], extents: Sequence[Extent], longest: int
+    text: str, units: Sequence[Extent], owner: Sequence[int], extents: Sequence[Extent], longest: int
 ) -> tuple[list[Extent], list[int]]:
-    """Units with more than `longest` tokens in several, cut between tokens that end at different characters."""
-    members: list[list[int]] = [[] for _ in units]
-    for token, unit in enumerate(owner):
-        members[unit].append(token)
+    """Units with more than `longest` tokens in several, so that any text can be cut into segments."""
+    members: list[list[Extent]] = [[] for _ in units]
+    for extent, unit in zip(extents, owner, strict=True):
+        members[unit].append(extent)
     pieces: list[Extent] = []
-    home = [0] * len(owner)
-    for unit, (start, end) in enumerate(units):
-        tokens = members[unit]
-        begin = start
-        for chunk in [tokens[at : at + longest] for at in range(0, len(tokens), longest)]:
-            stop = end if chunk[-1] == tokens[-1] else min(max(extents[chunk[-1]][1], begin), end)
-            if stop > begin or not pieces:
-                pieces.append((begin, stop))
-            for token in chunk:
-                home[token] = len(pieces) - 1
-            begin = stop
+    home: list[int] = []
+    for number, tokens in enumerate(members):
+        made = [(units[number], len(tokens))]
+        if len(tokens) > longest:
+            before = pieces[-1][1] if pieces else 0
+            after = units[number + 1][0] if number + 1 < len(units) else len(text)
+            within = [(max(start, before), min(end, after)) for start, end in tokens]
+            made = _cut(text, units[number], within, longest)
+        for piece, count in made:
+            home += [len(pieces)] * count
+            pieces.append(piece)
     return pieces, home
+
+
+def _cut(text: str, unit: Extent, tokens: Sequence[Extent], longest: int) -> list[tuple[Extent, int]]:
+    """A unit as pieces of about `longest` tokens, each with its number of tokens.
+
+    Cuts lie where one token ends and the next begins; tokens that stand at the same characters share these evenly. No
+    character is ever cut. White space that takes so many tokens that it needs a piece of its own becomes one.
+    """
+    begin, end = min(unit[0], tokens[0][0]), max(unit[1], *(stop for _, stop in tokens))
+    reach = list(accumulate((stop for _, stop in tokens), max))
+    free = {
+        reach[number - 1]: number
+        for number in range(1, len(tokens))
+        if begin < reach[number - 1] < end and reach[number - 1] <= tokens[number][0]
+    }  # character -> tokens before it
+    marks = [(begin, 0)]
+    for place, number in [*free.items(), (end, len(tokens))]:
+        (from_place, from_number), size, count = marks[-1], place - marks[-1][0], number - marks[-1][1]
+        shares = min(-(-count // longest), size)
+        marks += [(from_place + size * k // shares, from_number + count * k // shares) for k in range(1, shares + 1)]
+    chosen = marks[:1]
+    for here, following in pairwise(marks[1:]):
+        if following[1] - chosen[-1][1] > longest:
+            chosen.append(here)
+    pieces: list[tuple[Extent, int]] = []
+    for (start, first), (stop, last) in pairwise([*chosen, marks[-1]]):
+        extent = trim(text, start, stop)
+        pieces.append((extent if extent[0] < extent[1] else (start, stop), last - first))
+    return pieces
 
 
 def _frame(tokenizer: Any, texts: Sequence[str], ids: Sequence[list[int]]) -> _Frame:
     """Which special tokens the tokenizer puts around the texts, read off what it makes of these very texts."""
-    told = tokenizer(*texts, verbose=False)
-    whole, types = told["input_ids"], told.get("token_type_ids")
+    told = tokenizer(*texts, return_special_tokens_mask=True, verbose=False)
+    whole, types, added = told["input_ids"], told.get("token_type_ids"), told.get("special_tokens_mask", [])
     special: list[list[int]] = []
     special_types: list[list[int]] = []
     part_types: list[int] = []
     cursor = 0
     for part in ids:
-        start = _find(whole, part, cursor)
+        start = _find(whole, part, cursor, added)
         if start is None:
             raise ModelError(
                 "the tokenizer changes a text when it adds special tokens; it cannot be explained by words"
@@ -193,12 +246,15 @@ def _frame(tokenizer: Any, texts: Sequence[str], ids: Sequence[list[int]]) -> _F
     return _Frame(special, special_types if types else None, part_types)
 
 
-def _find(whole: Sequence[int], part: Sequence[int], begin: int) -> int | None:
-    """Where `part` begins in `whole`, not before `begin`; special tokens are few, so the first places are tried."""
-    for start in range(begin, len(whole) - len(part) + 1):
+def _find(whole: Sequence[int], part: Sequence[int], begin: int, added: Sequence[int]) -> int | None:
+    """Where `part` begins in `whole`, not before `begin`: a place without added tokens, for a text may hold "[CLS]"."""
+    best: int | None = None
+    for start in range(begin, len(whole) - len(part) + 1):  # special tokens are few, so the first places will do
         if whole[start : start + len(part)] == part:
-            return start
-    return None
+            if not any(added[start : start + len(part)]):
+                return start
+            best = start if best is None else best
+    return best
 
 
 def _row(parts: Sequence[_Part], frame: _Frame, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:

@@ -1,0 +1,1 @@
+"""Training of the two sentiment models that the library and its examples use."""
