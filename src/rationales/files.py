@@ -12,7 +12,11 @@ from rationales.errors import InputError
 
 def write_text(path: str | os.PathLike[str], content: str) -> Path:
     """Write `content` as UTF-8, atomically: an interrupted write leaves what was there before."""
-    return write_bytes(path, content.encode("utf-8"))
+    try:
+        raw = content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"cannot write {path}: the text holds half a character (character {error.start})") from None
+    return write_bytes(path, raw)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -31,9 +35,11 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
             file.write(content)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
-    except BaseException:  # Ctrl-C included: no half-written file stays behind
+    except BaseException as error:  # Ctrl-C included: no half-written file stays behind
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
+        if isinstance(error, OSError):
+            raise InputError(f"cannot write {target}: {error.strerror}") from error
         raise
     return target
 

@@ -18,6 +18,7 @@ from rationales.methods import Method, build
 from rationales.models.batch import Batch
 from rationales.models.text import TextModel, check_finite
 from rationales.models.tokens import Encoded, TextInput
+from rationales.options import check_option
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
 
@@ -85,7 +86,9 @@ def explain(
     if titles is not None and len(titles) != len(listed):
         raise OptionError(f"{len(titles)} names for {len(listed)} inputs")
     wanted = _targets(model, target, len(listed))
-    if smooth is not None and not 0 < smooth < float("inf"):
+    if smooth is not None:
+        check_option("smooth", smooth, "float", ())
+    if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
     if not isinstance(seed, int):
         raise OptionError(f"the seed must be a whole number, not {seed!r}")
@@ -134,6 +137,7 @@ def _explain_some(
             "baseline": batch.predict(batch.zeros()),
         }
         table = {name: values.cpu() for name, values in shown.items()}
+    _check_probabilities(table, encoded)
     seconds = (time.perf_counter() - started) / len(sources)
     versions = _versions()
     options = {one.name: getattr(method, one.name) for one in fields(method)}
@@ -158,6 +162,7 @@ def _explain_some(
                 model=model.name,
                 rule=rules[number],
                 baseline=model.baseline,
+                unit=model.unit,
                 options=options,
                 seed=seed,
                 steps=found.steps[number] if found.steps else 0,
@@ -226,6 +231,15 @@ def _input(given: Any, name: str | None) -> TextInput:
         if any("\ud800" <= mark <= "\udfff" for mark in text):
             raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate)")
     return source
+
+
+def _check_probabilities(table: Mapping[str, Tensor], encoded: Sequence[Encoded]) -> None:
+    for number, one in enumerate(encoded):
+        if not all(torch.isfinite(values[number]).all() for values in table.values()):
+            raise InputError(
+                f"the model gives NaN or infinite logits for {one.source.title} when words are replaced; "
+                "check its weights, or try another baseline"
+            )
 
 
 def _check_scores(scores: Sequence[np.ndarray], encoded: Sequence[Encoded], method: Method) -> None:

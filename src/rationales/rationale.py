@@ -92,6 +92,7 @@ class Rationale:
     name: str | None = None
     rule: Rule = field(default_factory=lambda: Rule(threshold=0.5))
     baseline: str = ""
+    unit: str = "word"
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     steps: int = 0
@@ -162,6 +163,7 @@ class Rationale:
             "options": dict(self.options),
             "rule": {name: value for name, value in asdict(self.rule).items() if value is not None},
             "baseline": self.baseline,
+            "unit": self.unit,
             "seed": self.seed,
             "steps": self.steps,
             "stop": self.stop,
@@ -191,7 +193,10 @@ class Rationale:
             raise InputError(f"{path} does not hold a rationale")
         if data.get("format") != FORMAT:
             raise InputError(f"{path} has format {data.get('format')!r}; this version reads format {FORMAT}")
-        return cls.from_dict(data)
+        try:
+            return cls.from_dict(data)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise InputError(f"{path} does not hold a whole rationale: {error}") from None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rationale:

@@ -34,7 +34,7 @@ class Literal:
     bounded: bool = True
     indicative: float = 0.0
     smallest_sigma: float = 0.1
-    floor: float = 1.0  # the complement need not fall below this share of the baseline's evidence
+    floor: float = 1.0  # in short texts the complement need not fall below this share of the baseline's evidence
     reach: float = 0.125  # largest sigma as a share of the segment's words, at least 1; 0: none
 
 
@@ -88,7 +88,8 @@ def loss(
         evidence(model, row, [torch.tensor(0.0).double()] * len(row.units), target, baseline_id, head, how).detach()
         for row in encoded.rows
     ]
-    squeezed[1] = max(squeezed[1], how.floor * (5e-6 + (1 - 1e-5) * sum(none) / len(none)))
+    short = min(1.0, max(0.0, (120 - len(encoded.units)) / 80))
+    squeezed[1] = max(squeezed[1], how.floor * short * (5e-6 + (1 - 1e-5) * sum(none) / len(none)))
     total = -how.sufficiency * torch.log(squeezed[0])
     total = total + how.complement * (-torch.log(1 - squeezed[1]) if how.bounded else torch.log(squeezed[1]))
     total = total + how.alpha_lambda * sum(sparse) / len(sparse)

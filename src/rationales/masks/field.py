@@ -34,6 +34,7 @@ def _towards(w: Tensor, spread: Tensor, source: Tensor, target: Tensor) -> Tenso
 
 def smooth(scores: Tensor, position: Tensor, real: Tensor, width: float) -> Tensor:
     """(S, n) scores averaged over their neighbours with weights exp(-d^2 / width^2): compactness for any method."""
-    total = line_field(scores * real, torch.full_like(scores, width), position, power=2)
-    weight = line_field(real.to(scores.dtype), torch.full_like(scores, width), position, power=2)
+    reach = torch.full_like(scores, max(width, 1e-3))  # less changes nothing, and its square could vanish
+    total = line_field(scores * real, reach, position, power=2)
+    weight = line_field(real.to(scores.dtype), reach, position, power=2)
     return torch.where(real, total / weight.clamp(min=1e-12), torch.zeros_like(scores))

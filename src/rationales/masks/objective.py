@@ -11,42 +11,48 @@ from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 from rationales.models.heads import Head
 
+SHORT, LONG = 40, 120  # units
 SQUEEZE = 5e-6  # probabilities are taken from [0, 1] into [SQUEEZE, 1 - SQUEEZE] before the logarithm
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is to be optimised: the rows, the target of each input, the settings, and what the baseline alone says."""
+    """What is to be optimised: rows, the target of each input, settings, and when a complement is empty enough."""
 
     batch: Batch
     target: Tensor  # (I,)
     settings: MaskSettings
-    empty: Tensor  # (I, V) evidence in the baseline alone
+    floor: Tensor  # (I, V) evidence below which the complement need not fall
 
     @classmethod
     def of(cls, batch: Batch, target: Tensor, settings: MaskSettings) -> Problem:
         """Ask the model what it says of the baseline."""
         with torch.no_grad():
             empty = evidence(batch, target, batch.logits(batch.zeros()), settings.indicative)
-        return cls(batch, target, settings, empty)
+            floor = settings.floor * short(batch)[:, None] * empty
+        return cls(batch, target, settings, floor)
 
 
 def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tensor:
     """(I,): Eq. 8 for every input. logits: (2, S, classes) of the rationale and of its complement."""
     batch, settings = problem.batch, problem.settings
     alone, rest = evidence(batch, problem.target, logits, settings.indicative)  # (I, V) each
-    rest = above(rest, settings.floor * problem.empty)
+    rest = torch.maximum(rest, problem.floor)
     total = settings.sufficiency * sufficiency(alone) + settings.complement * complement(rest, settings.complement_form)
     regular = settings.sparsity * sparsity(keep, batch) + settings.width * width(sigma, batch)
     return total.mean(-1) + mean_over_masks(regular, batch)
 
 
-def above(found: Tensor, floor: Tensor) -> Tensor:
-    """A complement that is as uninformative as the baseline is good enough.
+def short(batch: Batch) -> Tensor:
+    """(I,): 1 for inputs of a sentence or two, 0 for long ones, falling between.
 
-    Without the floor it pays to leave evidence *against* the target in the complement: "good" drops out of "not good".
+    In a short input the words that speak against the target are the context of those that speak for it: without a floor
+    it pays to leave them in the complement, and "good" drops out of "not good". In a long one they are evidence of
+    their own, and belong to the complement.
     """
-    return torch.maximum(found, floor)
+    units = torch.zeros(batch.inputs, device=batch.device, dtype=batch.dtype)
+    units = units.index_add(0, batch.rows.input, (batch.rows.blend * batch.rows.real).sum(1))
+    return ((LONG - units) / (LONG - SHORT)).clamp(0, 1)
 
 
 def evidence(batch: Batch, target: Tensor, logits: Tensor, indicative: float) -> Tensor:

@@ -32,7 +32,8 @@ class MaskSettings:
         "bounded", "bounded: -log(1 - p); log-likelihood: log p as printed", "bounded", "log-likelihood"
     )
     floor: float = option(
-        1.0, "the complement need not fall below this share of what the baseline alone gives; 0: as low as it will go"
+        1.0,
+        "in short inputs the complement need not fall below this share of what the baseline alone gives; 0: it must",
     )
     sparsity: float = option(1.0, "alpha_lambda, weight of the squared mean keep (Eq. 2); 0 leaves it out")
     width: float = option(1.2, "alpha_sigma, weight of the mean log sigma (Eq. 7); 0 leaves it out")

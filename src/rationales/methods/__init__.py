@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 from rationales.errors import OptionError
 from rationales.methods.marc import Marc
 from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
@@ -22,5 +25,14 @@ def build(name: str, options: dict[str, object] | None = None) -> Method:
         raise OptionError(f"there is no method {name!r}; there are: {', '.join(METHODS)}")
     return make(METHODS[name], options or {})
 
+
+class _Listing(ModuleType):
+    """Once loaded, this package stands where `rationales.methods`, the function, was; so it can be called as well."""
+
+    def __call__(self) -> list[MethodInfo]:
+        return methods()
+
+
+sys.modules[__name__].__class__ = _Listing
 
 __all__ = ["METHODS", "Attribution", "Method", "MethodInfo", "OptionInfo", "build", "methods"]

@@ -212,7 +212,7 @@ class TextModel:
             stack.enter_context(frozen(*(network.module for network in self.networks)))
             for network in self.networks:
                 config = _text_config(network.module)
-                if config is not None and getattr(config, "pad_token_id", 0) is None:
+                if config is not None and getattr(config, "pad_token_id", self.filler) != self.filler:
                     # decoders refuse batches without a padding token, and find the last token by it
                     stack.enter_context(attribute_set(config, "pad_token_id", self.filler))
             yield
@@ -312,13 +312,14 @@ def _limit(module: nn.Module, tokenizer: Any) -> int:
 
 
 def _filler(module: nn.Module, tokenizer: Any) -> int:
-    config = _text_config(module)
-    for token in (getattr(config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None)):
-        if isinstance(token, int):
-            return token
-    # any token that no text is likely to end with: a decoder reads its answer before the fill-up
-    for token in (getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "bos_token_id", None)):
-        if isinstance(token, int):
+    told = getattr(_text_config(module), "pad_token_id", None)
+    if isinstance(told, int):
+        return told
+    # a token that no text ends with, since a decoder reads its answer before the fill-up; some tokenizers append eos
+    last = tokenizer("a")["input_ids"][-1:]
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
+        token = getattr(tokenizer, name, None)
+        if isinstance(token, int) and token not in last:
             return token
     return 0
 

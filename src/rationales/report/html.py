@@ -9,27 +9,23 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import html
 import json
-import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from rationales.rationale import Rationale
+from rationales.report.marked import LEVELS, escape, marked
 from rationales.report.profile import profile
 from rationales.report.scale import Scale, scale_of
 from rationales.report.words import count, percent, rows, rule, runner_up, selection, unit_name
 from rationales.version import __version__
 
-LEVELS = 20  # steps of colour; article.css holds one class for each
 EXCERPT = 90  # characters of a text in the index
 LISTED = 200  # spans in the list under the text; page.js knows the same number
-
-_UNSHOWABLE = re.compile("[\x00\ud800-\udfff]")  # what an HTML file cannot hold
 
 
 def page(rationales: Sequence[Rationale]) -> str:
@@ -85,14 +81,6 @@ def fragment(rationale: Rationale) -> str:
     return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, heading="h3", number=None)}</div>'
 
 
-def escape(value: str) -> str:
-    """`value` as text or attribute value, such that a browser reads back exactly the same characters.
-
-    A bare CR would be read as LF, so it is written as a reference; NUL and lone surrogates become U+FFFD.
-    """
-    return html.escape(_UNSHOWABLE.sub("\ufffd", value), quote=True).replace("\r", "&#13;")
-
-
 def embedded_json(value: Any) -> str:
     """JSON that can stand inside a script element: nothing in it can end the element or a line of script."""
     content = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -104,7 +92,7 @@ def _article(rationale: Rationale, heading: str, number: int | None) -> str:
     scale = scale_of(rationale)
     identity = f' id="r{number}"' if live else ""
     parts = [0] if rationale.pair is None else [0, 1]
-    texts = (_text(rationale, scale, part, live=live, several=len(parts) > 1) for part in parts)
+    texts = (marked(rationale, scale, part, live=live, several=len(parts) > 1) for part in parts)
     return "\n".join(
         (
             f"<article{identity}>",
@@ -148,64 +136,6 @@ def _strong(given: dict[str, float], key: str, before: str) -> str:
     return f"{before}<strong>{escape(percent(given[key]))}</strong>" if key in given else ""
 
 
-def _text(rationale: Rationale, scale: Scale, part: int, *, live: bool, several: bool) -> str:
-    name = ("Text", "Pair")[part]
-    label = f'<p class="part">{name}</p>' if several else ""
-    walk = f' tabindex="0" role="group" aria-label="{name}; arrow keys walk through it"' if live else ""
-    direction = "rtl" if right_to_left(rationale.part(part)) else "ltr"
-    content = "".join(_pieces(rationale, scale, part, titles=not live))
-    return f'{label}<div class="text" dir="{direction}" lang=""{walk}>{content}</div>'
-
-
-def _pieces(rationale: Rationale, scale: Scale, part: int, *, titles: bool) -> Iterator[str]:
-    """The part's text, character for character: a span or mark for each unit, an i for what stands between two.
-
-    Selection is a matter of classes alone (in, first, last), so the script can change it without moving elements:
-    on a text of 20,000 words that is the difference between a blink and ten seconds.
-    """
-    whole, position, before = rationale.part(part), 0, None
-    levels = np.rint(scale.strength(rationale.scores) * LEVELS).astype(int).tolist()
-    spans = rationale.spans()
-    opening, closing = {span.first for span in spans}, {span.last for span in spans}
-    chosen = rationale.selected().tolist()
-    for index, unit in enumerate(rationale.units):
-        if unit.part != part:
-            continue
-        start = max(unit.start, position)
-        end = max(unit.end, start)
-        gap, content = whole[position:start], whole[start:end]
-        if before is None:
-            yield escape(gap)
-        elif gap:
-            inside = chosen[before] and chosen[index]
-            yield f"<i{_class(min(levels[before], levels[index], key=abs), 'in' if inside else '')}>{escape(gap)}</i>"
-        flags = ("in" if chosen[index] else "", "first" if index in opening else "", "last" if index in closing else "")
-        tag = "mark" if chosen[index] else "span"
-        title = f' title="{scale.number(float(rationale.scores[index]))}"' if titles else ""
-        look = _class(levels[index], "r" if right_to_left(content) else "", *flags)
-        yield f"<{tag}{look}{title}>{escape(content)}</{tag}>"
-        position, before = end, index
-    yield escape(whole[position:])
-
-
-def _class(level: int, *flags: str) -> str:
-    """The class attribute: the strength (f for the target, a against it) comes first."""
-    names = [f"{'f' if level > 0 else 'a'}{abs(level)}" if level else "", *flags]
-    joined = " ".join(name for name in names if name)
-    return f' class="{joined}"' if joined else ""
-
-
-def right_to_left(text: str) -> bool:
-    """Whether the first character with a direction is written from right to left.
-
-    The browser's own dir="auto" decides the same way, but does so again for every element it reads: seconds on a
-    long text.
-    """
-    if text.isascii():
-        return False
-    return next((kind != "L" for kind in map(unicodedata.bidirectional, text) if kind in ("L", "R", "AL")), False)
-
-
 def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
     """The slider with the profile above it; the script reads its numbers from the JSON beside it."""
     start = _start(rationale, scale)
@@ -218,7 +148,7 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
         "keeps": scale.keeps,
         "unit": unit_name(rationale),
     }
-    ticks = LEVELS * 10
+    ticks, own = LEVELS * 10, escape(rule(rationale))
     value = round(ticks * (start - scale.low) / (scale.high - scale.low))
     return f"""<section class="controls" aria-label="Threshold">
 {profile(rationale, scale, start)}
@@ -229,7 +159,7 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
 <output for="t{number}">{escape(selection(rationale))}</output>
 <span class="buttons"><button type="button" class="previous" aria-label="Previous span" title="Previous span">‹</button>
 <button type="button" class="next" aria-label="Next span" title="Next span">›</button>
-<button type="button" class="reset" title="Back to the method's own rule: {escape(rule(rationale))}" disabled>Reset</button></span>
+<button type="button" class="reset" title="Back to the method's own rule: {own}" disabled>Reset</button></span>
 </div>
 {_legend(rationale, scale)}
 <script type="application/json">{embedded_json(data)}</script>
@@ -272,8 +202,9 @@ def _probabilities(rationale: Rationale) -> str:
         value = by_label.get(rationale.target)
         if value is None:
             continue
-        width = f"{100 * min(max(value, 0.0), 1.0):.1f}" if value == value else "0"
-        bar = f'<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect width="{width}" height="8"/></svg>'
+        width = f"{100 * min(max(value, 0.0), 1.0):.1f}" if math.isfinite(value) else "0"
+        rect = f'<rect width="{width}" height="8"/>'
+        bar = f'<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">{rect}</svg>'
         other = f"<td>{escape(percent(by_label[rival]))}</td>" if rival is not None and rival in by_label else ""
         body.append(
             f'<tr><th scope="row">{escape(name)}<small>{escape(hint)}</small></th>'

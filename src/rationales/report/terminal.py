@@ -19,14 +19,14 @@ from rationales.report.words import count, percent, rows, runner_up, selection, 
 # (from this strength on, foreground, background). Both colours are set, so the words can be read on dark and on
 # light terminals; weak scores are grey rather than pale, since pale is the loudest colour on a dark terminal.
 FOR = (
-    (0.1, "#ffffff", "#67635a"),
-    (0.3, "#ffffff", "#7d6534"),
+    (0.2, "#ffffff", "#67635a"),
+    (0.35, "#ffffff", "#7d6534"),
     (0.5, "#000000", "#c98f22"),
     (0.8, "#000000", "#ffb627"),
 )
 AGAINST = (
-    (0.1, "#ffffff", "#5a616b"),
-    (0.3, "#ffffff", "#3f678e"),
+    (0.2, "#ffffff", "#5a616b"),
+    (0.35, "#ffffff", "#3f678e"),
     (0.5, "#000000", "#4d9bdb"),
     (0.8, "#000000", "#7cc0ff"),
 )
@@ -41,7 +41,7 @@ def plain(rationale: Rationale) -> str:
     buffer = io.StringIO()
     console = Console(file=buffer, color_system=None, width=100, force_terminal=False, legacy_windows=False)
     _print(rationale, console, _bracketed(rationale))
-    return buffer.getvalue().rstrip("\n")
+    return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n")).rstrip("\n")
 
 
 def show(rationale: Rationale, console: Console | None = None) -> None:
@@ -98,7 +98,7 @@ def _table(rationale: Rationale) -> Table:
 def _summary(rationale: Rationale) -> str:
     facts = [selection(rationale)]
     if rationale.steps:
-        facts.append(count(rationale.steps, "step") + (f" ({safe(rationale.stop)})" if rationale.stop else ""))
+        facts.append(count(rationale.steps, "step") + (f" (stop: {safe(rationale.stop)})" if rationale.stop else ""))
     if rationale.segments > 1:
         facts.append(count(rationale.segments, "segment"))
     facts.append(f"{rationale.seconds:.1f} s")
@@ -127,20 +127,19 @@ def _body(rationale: Rationale, chosen: np.ndarray, styled: Callable[[int], Styl
     pieces = {part: [piece for piece in taken.pieces if piece.part == part] for part in taken.tails}
     for part, tail in taken.tails.items():
         if part > 0:
-            body.append("\n\n")
+            body.append("\n" if taken.left_out else "\n\n")
         for piece in pieces[part]:
             if piece.skipped:
-                body.append(f"[… {count(piece.skipped, noun)} left out …] ", style="dim italic")
+                body.append(f"[… {count(piece.skipped, noun)} left out …]\n", style="dim italic")
             whole = taken.left_out == 0
             for content, look in _runs(rationale, piece.first, piece.last, chosen, styled, brackets, edges=whole):
                 body.append(safe(content), style=look)
-            body.append("" if whole else " ")
+            body.append("" if whole else "\n")
         if tail:
-            body.append(f"[… {count(tail, noun)} left out …]", style="dim italic")
+            body.append(f"[… {count(tail, noun)} left out …]\n", style="dim italic")
     if taken.left_out:
         spans = f" and {count(taken.spans_left_out, 'span')}" if taken.spans_left_out else ""
-        hint = f"\n\n{count(taken.left_out, noun)}{spans} of {len(rationale.units):,} {noun}s are not shown here."
-        body.append(hint, style="dim")
+        body.append(f"\nNot shown: {taken.left_out:,} of {len(rationale.units):,} {noun}s{spans}.", style="dim")
     return body
 
 

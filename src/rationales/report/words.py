@@ -29,7 +29,7 @@ def percent(probability: float) -> str:
 
 def unit_name(rationale: Rationale) -> str:
     """What one unit is called: word, token or sentence."""
-    return str(rationale.options.get("unit") or "word")
+    return str(getattr(rationale, "unit", None) or "word")
 
 
 def count(number: int, noun: str) -> str:

@@ -1,0 +1,55 @@
+"""`make demo`: explain with what is inside the package, in the terminal and on a page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+from rationales.errors import RationalesError
+from rationales.files import write_text
+from rationales.rationale import Rationale
+
+REVIEW = """\
+I went in wanting to like this film, and for the first half hour I nearly did. The harbour town is photographed \
+beautifully, the two leads have an easy warmth, and there is one funny scene in a laundrette that I would happily \
+watch again.
+
+Then the plot wakes up, and everything falls apart. The villain explains himself three times, the daughter's illness \
+is forgotten for forty minutes, and the ending is so lazy that people around me laughed. A good cast can carry a weak \
+script for a while, but not for two hours. It is a dull, careless waste of talent, and I cannot recommend it."""
+
+
+def text() -> list[Rationale]:
+    """One review, praise and blame mixed, explained with the embedded model."""
+    import rationales
+
+    return rationales.explain(rationales.load(), [REVIEW], names=["a film review"])
+
+
+PARTS: tuple[Callable[[], list[Rationale]], ...] = (text,)  # what the demo shows, in this order
+
+
+def main(folder: Path) -> None:
+    """Explain every part, print it, and write `folder`/index.html."""
+    from rationales.cli import silence_libraries
+    from rationales.report.html import page
+    from rationales.report.terminal import show
+
+    silence_libraries()
+    shown = [rationale for part in PARTS for rationale in part()]
+    for rationale in shown:
+        show(rationale)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = write_text(folder / "index.html", page(shown))
+    typer.echo(f"\nThe same as a page: {target}")
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo"))
+    except RationalesError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)

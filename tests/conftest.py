@@ -1,0 +1,21 @@
+"""What all tests share: no network, repeatable examples."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything reads it: a test never asks the network
+
+settings.register_profile(
+    "rationales",
+    deadline=None,  # the first example pays for imports and tokenizers
+    derandomize=True,  # the same examples everywhere: a failure is a change, not luck
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "thorough", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow]
+)  # pytest --hypothesis-profile=thorough
+settings.load_profile("rationales")

@@ -1,0 +1,205 @@
+"""The terms of the loss, each worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rationales.masks import objective
+from rationales.masks.objective import Problem, complement, evidence, loss, sparsity, squeeze, sufficiency, width
+from rationales.masks.settings import DEFAULT
+from rationales.models.batch import Batch, Rows
+from rationales.models.heads import Head
+
+PLAIN = replace(DEFAULT, floor=0.0)
+
+
+class Table(Batch):
+    """Two inputs, the first with two segments of 3 and 1 units, the second with one of 2; no model at all."""
+
+    def cost(self):
+        return [1] * self.size[0]
+
+    def forward(self, piece, keep, noise):
+        raise AssertionError("the terms of the loss do not ask the model")
+
+    def take(self, inputs):
+        raise AssertionError
+
+
+def table(head=Head.SOFTMAX, classes=2, views=1):
+    real = torch.tensor([[True, True, True], [True, False, False], [True, True, False]]).repeat(views, 1)
+    count = 3 * views
+    rows = Rows(
+        input=torch.tensor([0, 0, 1]).repeat(views),
+        mask=torch.arange(3).repeat(views),
+        view=torch.arange(views).repeat_interleave(3),
+        key=torch.arange(count),
+        unit=torch.zeros(count, 3, dtype=torch.long),
+        real=real,
+        position=torch.arange(3.0).expand(count, 3).double(),
+        blend=torch.ones(count, 3).double(),
+    )
+    return Table(rows=rows, inputs=2, views=views, classes=classes, head=head, budget=100)
+
+
+def logits_of(*probabilities):
+    """Logits of two classes of which the second has these probabilities under softmax."""
+    p = torch.tensor(probabilities, dtype=torch.float64)
+    return torch.stack([torch.zeros_like(p), torch.log(p / (1 - p))], -1)
+
+
+def pressed(probability):
+    return 5e-6 + (1 - 1e-5) * probability
+
+
+class TestSqueeze:
+    @given(st.floats(0, 1))
+    def test_stays_away_from_both_ends(self, value):
+        found = float(squeeze(torch.tensor(value, dtype=torch.float64)))
+        assert 5e-6 - 1e-15 <= found <= 1 - 5e-6 + 1e-15
+        assert found == pytest.approx(pressed(value), abs=1e-15)
+
+    def test_is_symmetric_and_leaves_the_middle(self):
+        values = torch.linspace(0, 1, 11, dtype=torch.float64)
+        assert torch.allclose(squeeze(values) + squeeze(1 - values), torch.ones(11, dtype=torch.float64))
+        assert float(squeeze(torch.tensor(0.5))) == 0.5
+
+    def test_terms_of_a_certain_model_are_finite_with_a_slope(self):
+        """In float32, where 1 - 5e-6 is the hard end."""
+        for value in (0.0, 1.0):
+            for form in ("bounded", "log-likelihood"):
+                p = torch.tensor(value, requires_grad=True)
+                total = sufficiency(squeeze(p)) + complement(squeeze(p), form)
+                (slope,) = torch.autograd.grad(total, p)
+                assert torch.isfinite(total)
+                assert torch.isfinite(slope)
+
+
+class TestTerms:
+    @given(st.floats(0.001, 0.999))
+    def test_sufficiency_is_minus_the_logarithm(self, p):
+        assert float(sufficiency(torch.tensor(p, dtype=torch.float64))) == pytest.approx(-math.log(p))
+
+    @given(st.floats(0.001, 0.999))
+    def test_both_forms_of_the_complement(self, p):
+        """As printed (Eq. 4) without a lower end; bounded, it cannot fall below 0."""
+        value = torch.tensor(p, dtype=torch.float64)
+        assert float(complement(value, "log-likelihood")) == pytest.approx(math.log(p))
+        assert float(complement(value, "bounded")) == pytest.approx(-math.log(1 - p))
+        assert float(complement(value, "bounded")) >= 0
+
+    def test_sparsity_is_the_square_of_the_mean_over_units_that_exist(self):
+        keep = torch.tensor([[0.1, 0.2, 0.6], [0.5, 9.0, 9.0], [0.2, 0.4, 9.0]], dtype=torch.float64)
+        assert sparsity(keep, table()).tolist() == pytest.approx([0.3**2, 0.5**2, 0.3**2])
+
+    def test_width_is_minus_the_mean_logarithm_over_units_that_exist(self):
+        sigma = torch.tensor([[1.0, math.e, math.e**2], [2.0, 9.0, 9.0], [1.0, 4.0, 9.0]], dtype=torch.float64)
+        assert width(sigma, table()).tolist() == pytest.approx([-1.0, -math.log(2), -math.log(2)])
+
+    def test_an_input_has_the_mean_of_its_segments(self):
+        found = objective.mean_over_masks(torch.tensor([1.0, 3.0, 7.0]), table())
+        assert found.tolist() == [2.0, 7.0]
+
+
+class TestEvidence:
+    def test_segments_are_averaged_before_anything_else(self):
+        found = evidence(table(), torch.tensor([1, 0]), logits_of(0.9, 0.3, 0.8), 0.0)
+        assert found[:, 0].tolist() == pytest.approx([pressed(0.6), pressed(0.2)])
+
+    def test_views_stay_apart(self):
+        found = evidence(table(views=2), torch.tensor([1, 1]), logits_of(0.9, 0.3, 0.8, 0.1, 0.2, 0.4), 0.0)
+        wanted = [[pressed(0.6), pressed(0.15)], [pressed(0.8), pressed(0.4)]]
+        assert torch.allclose(found, torch.tensor(wanted, dtype=torch.float64))
+
+    @given(st.floats(0, 1), st.floats(-5, 5), st.floats(-5, 5))
+    def test_indicative_mixes_in_the_logits_own_sigmoid(self, share, against, for_):
+        """Softmax weighs classes against each other; the sigmoid of the logit asks for the class alone."""
+        logits = torch.tensor([[against, for_]] * 3, dtype=torch.float64)
+        soft = 1 / (1 + math.exp(against - for_))
+        own = 1 / (1 + math.exp(-for_))
+        found = evidence(table(), torch.tensor([1, 1]), logits, share)
+        assert found.flatten().tolist() == pytest.approx([pressed((1 - share) * soft + share * own)] * 2)
+
+    @pytest.mark.parametrize("head", [Head.SIGMOID, Head.MULTI_LABEL])
+    @pytest.mark.parametrize("indicative", [0.0, 0.5, 1.0])
+    def test_heads_of_sigmoids_are_their_own_sigmoid_already(self, head, indicative):
+        logits = torch.tensor([[-1.5, 1.5], [0.5, -0.5], [2.0, -2.0]], dtype=torch.float64)
+        found = evidence(table(head), torch.tensor([1, 0]), logits, indicative)
+
+        def sigmoid(value):
+            return 1 / (1 + math.exp(-value))
+
+        wanted = [pressed((sigmoid(1.5) + sigmoid(-0.5)) / 2), pressed(sigmoid(2.0))]
+        assert found[:, 0].tolist() == pytest.approx(wanted)
+
+    def test_labels_of_a_multi_label_head_do_not_compete(self):
+        one = torch.tensor([[3.0, 0.0, 0.0]] * 3, dtype=torch.float64)
+        other = torch.tensor([[3.0, 9.0, 9.0]] * 3, dtype=torch.float64)
+        batch, target = table(Head.MULTI_LABEL, classes=3), torch.tensor([0, 0])
+        assert torch.equal(evidence(batch, target, one, 0.0), evidence(batch, target, other, 0.0))
+
+
+class TestLoss:
+    """Eq. 8, with the numbers of one small case written out."""
+
+    KEEP = torch.tensor([[0.1, 0.2, 0.6], [0.5, 0.0, 0.0], [0.2, 0.4, 0.0]], dtype=torch.float64)
+    SIGMA = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 1.0], [2.0, 8.0, 1.0]], dtype=torch.float64)
+    LOGITS = torch.stack([logits_of(0.9, 0.7, 0.6), logits_of(0.2, 0.4, 0.5)])  # of the rationale, of its complement
+
+    def value(self, empty=(0.5, 0.5), **settings):
+        problem = Problem(
+            table(), torch.tensor([1, 1]), replace(PLAIN, **settings), torch.tensor(empty, dtype=torch.float64)[:, None]
+        )
+        return loss(problem, self.LOGITS, self.KEEP, self.SIGMA).tolist()
+
+    def wanted(self, sufficiency=1.0, complement=1.0, sparsity=1.0, width=1.2, bounded=True, rest=(0.3, 0.5)):
+        found = []
+        for alone, left, sparse, narrow in [
+            (0.8, rest[0], (0.3**2 + 0.5**2) / 2, -(math.log(8) / 3 + math.log(3)) / 2),
+            (0.6, rest[1], 0.3**2, -math.log(16) / 2),
+        ]:
+            left = -math.log(1 - pressed(left)) if bounded else math.log(pressed(left))
+            model = -sufficiency * math.log(pressed(alone)) + complement * left
+            found.append(model + sparsity * sparse + width * narrow)
+        return pytest.approx(found)
+
+    def test_all_terms(self):
+        assert self.value() == self.wanted()
+
+    @pytest.mark.parametrize("name", ["sufficiency", "complement", "sparsity", "width"])
+    @pytest.mark.parametrize("weight", [0.0, 2.5])
+    def test_every_term_has_its_weight(self, name, weight):
+        assert self.value(**{name: weight}) == self.wanted(**{name: weight})
+
+    def test_the_complement_as_printed(self):
+        assert self.value(complement_form="log-likelihood") == self.wanted(bounded=False)
+
+    def test_a_complement_below_the_floor_counts_as_the_floor(self):
+        """The first input's complement (0.3) has fallen below what its baseline gives, the second's (0.5) has not."""
+        floors = (pressed(0.4), pressed(0.2))
+        assert self.value(empty=floors, floor=1.0) == self.wanted(rest=(0.4, 0.5))
+        assert self.value(empty=floors, floor=0.0) == self.wanted()
+
+    def test_views_are_averaged_after_the_logarithm(self):
+        """Two models: each has to be convinced, so the mean is over their losses."""
+        batch = table(views=2)
+        logits = torch.cat([self.LOGITS, torch.stack([logits_of(0.3, 0.3, 0.3), logits_of(0.6, 0.6, 0.6)])], 1)
+        settings = replace(PLAIN, complement=0.0, sparsity=0.0, width=0.0)
+        problem = Problem(batch, torch.tensor([1, 1]), settings, torch.zeros(2, 2, dtype=torch.float64))
+        found = loss(problem, logits, self.KEEP, self.SIGMA)
+        wanted = [-(math.log(pressed(alone)) + math.log(pressed(0.3))) / 2 for alone in (0.8, 0.6)]
+        assert found.tolist() == pytest.approx(wanted)
+
+    def test_one_input_does_not_pull_at_anothers_mask(self):
+        keep, sigma = self.KEEP.clone().requires_grad_(), self.SIGMA.clone().requires_grad_()
+        problem = Problem(table(), torch.tensor([1, 1]), PLAIN, torch.zeros(2, 1, dtype=torch.float64))
+        slopes = torch.autograd.grad(loss(problem, self.LOGITS, keep, sigma)[0], (keep, sigma))
+        assert all(slope[2].abs().sum() == 0 for slope in slopes)
+        assert all(slope[:2].abs().sum() > 0 for slope in slopes)
+        assert all(slope[1, 1:].abs().sum() == 0 for slope in slopes)  # nor do units that are not there

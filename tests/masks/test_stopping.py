@@ -1,0 +1,89 @@
+"""When a mask is good enough: the published rule word by word, the plateau rule, and when it is time to look."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rationales.masks.settings import MaskSettings
+from rationales.masks.stopping import CALM_CHECKS, CALM_MOVEMENT, FIRST_PLATEAU, Look, stopping
+
+SHARE = st.one_of(st.floats(0, 1), st.sampled_from([0.2, 0.3, 0.45]))
+SHIFT = st.one_of(st.floats(0, 0.03), st.sampled_from([0.0124999, 0.0125001, 0.0049999, 0.0050001]))  # 1/80, 1/200
+
+
+def look(masks):
+    """One mask after the other: (step, mean, shift, moved, calm)."""
+    step, mean, shift, moved, calm = zip(*masks, strict=True)
+    real = (torch.tensor(values, dtype=torch.float64) for values in (mean, shift, moved))
+    return Look(torch.tensor(step), *real, torch.tensor(calm))
+
+
+def rule(stop, **more):
+    return stopping(MaskSettings(stop=stop, **more))
+
+
+MASKS = st.lists(
+    st.tuples(st.integers(1, 900), SHARE, SHIFT, st.floats(0, 0.03), st.integers(0, 5)), min_size=1, max_size=6
+)
+
+
+class TestPaper:
+    @given(MASKS)
+    def test_is_the_published_rule(self, masks):
+        """Steps are counted from 1 here and from 0 there: "step >= 199" is the 200th."""
+        accepted, calm = rule("paper").accepts(look(masks))
+        for found, (step, mean, shift, _, before), after in zip(accepted.tolist(), masks, calm.tolist(), strict=True):
+            still = shift < 1 / 200 or (shift < 1 / 80 and mean < 0.2)
+            late = step - 1 >= 199 or mean < 0.3
+            assert found == (still and late and mean < 0.45)
+            assert after == before
+
+    def test_looks_every_fifty_steps(self):
+        assert rule("paper").every == 50
+
+
+class TestPlateau:
+    @given(MASKS)
+    def test_two_calm_looks_in_a_row_and_not_too_early(self, masks):
+        accepted, calm = rule("plateau").accepts(look(masks))
+        for found, (step, _, _, moved, before), after in zip(accepted.tolist(), masks, calm.tolist(), strict=True):
+            assert after == (before + 1 if moved < CALM_MOVEMENT else 0)
+            assert found == (after >= CALM_CHECKS and step >= FIRST_PLATEAU)
+
+    def test_one_movement_and_the_count_begins_anew(self):
+        calm = 0
+        for moved, wanted in [(0.001, False), (0.02, False), (0.001, False), (0.001, True)]:
+            accepted, counted = rule("plateau").accepts(look([(100, 0.5, 0.0, moved, calm)]))
+            calm = int(counted)
+            assert bool(accepted) == wanted
+
+
+@given(MASKS)
+def test_a_number_of_steps_is_never_cut_short(masks):
+    accepted, _ = rule("steps").accepts(look(masks))
+    assert not accepted.any()
+
+
+@pytest.mark.parametrize("stop", ["steps", "plateau", "paper"])
+class TestDue:
+    @given(steps=st.integers(1, 1000))
+    def test_looks_come_at_every_nth_step_and_at_the_end(self, stop, steps):
+        one = rule(stop, steps=steps)
+        done, looks = 0, []
+        while done < steps:
+            assert one.due(done) >= 1
+            done += one.due(done)
+            looks.append(done)
+        assert looks == sorted({*range(one.every, steps, one.every), steps})
+
+    @given(steps=st.integers(2, 1000), data=st.data())
+    def test_an_input_that_came_in_late_is_looked_at_after_as_many_steps(self, stop, steps, data):
+        """Stopping in the middle, for another's sake, moves no look."""
+        one = rule(stop, steps=steps)
+        done = data.draw(st.integers(0, steps - 1))
+        following = done + one.due(done)
+        assert following == steps or following % one.every == 0
+        assert all(between % one.every for between in range(done + 1, following))

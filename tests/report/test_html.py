@@ -1,0 +1,309 @@
+"""The page shows exactly the text, and nothing of the text, the labels or the options ever becomes markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import string
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import made, rationales, texts
+
+from rationales import Rationale
+from rationales.rationale import Note, Rule
+from rationales.report.html import embedded_json, fragment, page
+from rationales.report.marked import LEVELS, escape, right_to_left
+from rationales.report.scale import scale_of
+
+VOID = {"meta", "input", "line"}
+TAGS = re.compile(
+    "meta|input|line|html|head|title|style|body|main|nav|h1|h2|h3|ol|ul|li|a|em|b|bdi|article|header|p|strong|div|span|"
+    "mark|i|section|svg|path|rect|label|output|button|script|table|thead|tbody|tr|th|td|small|aside|details|summary|"
+    "dl|dt|dd|footer"
+)
+# attribute -> what its value may be; titles and labels are our own words and numbers
+ATTRIBUTES = {
+    "aria-hidden": "true",
+    "aria-label": "(Index|Threshold|Notes|Previous span|Next span|(Text|Pair); arrow keys walk through it)",
+    "charset": "utf-8",
+    "class": "[a-z0-9 ]+",
+    "colspan": "2",
+    "content": ".+",
+    "d": "[-MVHZ0-9. e]+",
+    "dir": "ltr|rtl",
+    "for": r"t\d+",
+    "height": "8",
+    "href": r"#r\d+",
+    "http-equiv": "Content-Security-Policy",
+    "id": r"[rt]\d+",
+    "lang": "en|",
+    "name": "viewport|referrer|generator",
+    "preserveaspectratio": "none",
+    "role": "group|status",
+    "scope": "col|row",
+    "tabindex": "0",
+    "title": r"Previous span|Next span|Back to the method's own rule: [-+a-z0-9. %]+|[-+0-9.e]+",
+    "type": "range|button|application/json",
+    "viewbox": r"0 0 \d+ \d+",
+    "width": r"[\d.]+",
+    **dict.fromkeys(("min", "max", "value"), r"\d+"),
+    **dict.fromkeys(("x1", "x2", "y1", "y2"), r"-?[\d.e+]+"),
+    **dict.fromkeys(("disabled", "hidden"), None),
+}
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser would, and keeps what the tests ask for."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.shown: list[str] = []  # per text
+        self.units: list[tuple[str, set[str]]] = []  # content and classes of each unit
+        self.content: dict[str, list[str]] = {}  # tag -> content of each such element
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        assert len(given) == len(attributes)
+        self.elements.append((tag, given))
+        if tag in VOID or self.get_starttag_text().endswith("/>"):  # type: ignore[union-attr]  # there is one
+            return
+        self.open.append((tag, given))
+        self.content.setdefault(tag, []).append("")
+        if given.get("class") == "text":
+            self.shown.append("")
+        if self._in_text() and tag in ("span", "mark"):
+            self.units.append(("", set((given.get("class") or "").split())))
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1][0] == tag
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        for tag, _ in self.open:
+            self.content[tag][-1] += data
+        if self._in_text():
+            self.shown[-1] += data
+            if self.open[-1][0] in ("span", "mark"):
+                content, classes = self.units[-1]
+                self.units[-1] = (content + data, classes)
+
+    def handle_comment(self, data: str) -> None:
+        pytest.fail(f"a comment: {data!r}")
+
+    def _in_text(self) -> bool:
+        return any(attributes.get("class") == "text" for _, attributes in self.open)
+
+
+def showable(text: str) -> str:
+    """What an HTML file can hold of a text: everything but NUL."""
+    return text.replace("\x00", "\ufffd")
+
+
+class TestEveryCharacter:
+    @given(st.lists(rationales(), min_size=1, max_size=3))
+    @settings(max_examples=60)
+    def test_the_page_shows_the_texts_exactly(self, several: list[Rationale]) -> None:
+        expected = [showable(part) for one in several for part in (one.text, one.pair) if part is not None]
+        assert Reader(page(several)).shown == expected
+
+    @given(rationales())
+    @settings(max_examples=60)
+    def test_the_fragment_shows_the_texts_exactly(self, rationale: Rationale) -> None:
+        expected = [showable(part) for part in (rationale.text, rationale.pair) if part is not None]
+        assert Reader(fragment(rationale)).shown == expected
+
+    @given(st.lists(rationales(), max_size=2))
+    @settings(max_examples=60)
+    def test_every_element_and_attribute_is_one_of_ours(self, several: list[Rationale]) -> None:
+        for source in (page(several), *map(fragment, several)):
+            for tag, attributes in Reader(source).elements:
+                assert TAGS.fullmatch(tag)
+                for name, value in attributes.items():
+                    allowed = ATTRIBUTES[name]
+                    assert value is allowed is None or re.fullmatch(allowed, value or ""), (tag, name, value)
+
+    @given(st.text(alphabet=string.punctuation + string.ascii_letters, min_size=1, max_size=40))
+    def test_what_the_text_says_does_not_change_the_structure(self, word: str) -> None:
+        def structure(filling: str) -> list[tuple[str, dict[str, str | None]]]:
+            names = {
+                "target": filling,
+                "labels": (filling,),
+                "probabilities": {"full": {filling: 0.5}},
+                "model": filling,
+            }
+            more = {"name": filling, "stop": filling, "baseline": filling, "versions": {filling: filling}}
+            options = {"options": {filling: filling}, "notes": (Note(filling, filling),)}
+            rationale = made(f"{filling} {filling}", **names, **more, **options)
+            return Reader(page([rationale, rationale])).elements
+
+        assert structure(word) == structure("x" * len(word))
+
+    @given(texts())
+    def test_names_are_shown_as_they_are(self, name: str) -> None:
+        reader = Reader(page([made("a", target=name or "x", name=name)]))
+        assert reader.content["h1"] == [f"Why {showable(name) or 'x'}?"]
+        assert reader.content["title"] == [f"Why {showable(name) or 'x'}?"]
+
+    @given(texts())
+    def test_escaped_text_is_read_back_and_holds_no_bare_carriage_return(self, text: str) -> None:
+        assert "\r" not in escape(text)  # a browser would turn it into a line feed
+        assert "".join(Reader(f"<p>{escape(text)}</p>").content["p"]) == showable(text)
+
+    def test_half_a_character_does_not_stop_the_page(self) -> None:
+        assert page([made("half \ud83d")]).encode("utf-8")
+
+    @given(st.recursive(st.none() | st.booleans() | st.integers() | texts(), st.lists))
+    def test_json_in_a_page_ends_no_element_and_reads_back(self, value: object) -> None:
+        content = embedded_json(value)
+        assert not set(content) & set("<>&\u2028\u2029\n")
+        assert json.loads(content) == value
+
+
+class TestSelection:
+    @given(rationales())
+    @settings(max_examples=60)
+    def test_the_page_starts_with_the_methods_own_selection(self, rationale: Rationale) -> None:
+        for source in (page([rationale]), fragment(rationale)):
+            units = Reader(source).units
+            spans = rationale.spans()
+            assert [content for content, _ in units] == [showable(unit.text) for unit in rationale.units]
+            assert [index for index, (_, c) in enumerate(units) if "first" in c] == [span.first for span in spans]
+            assert [index for index, (_, c) in enumerate(units) if "last" in c] == [span.last for span in spans]
+            assert ["in" in classes for _, classes in units] == rationale.selected().tolist()
+
+    @given(rationales())
+    @settings(max_examples=60)
+    def test_the_script_gets_the_scores_and_a_threshold_that_amounts_to_the_rule(self, rationale: Rationale) -> None:
+        data = json.loads(Reader(page([rationale])).content["script"][0])
+        assert np.asarray(data["scores"], dtype=np.float32).tobytes() == rationale.scores.tobytes()
+        chosen = rationale.selected()
+        if rationale.rule.threshold is not None:
+            assert data["start"] == rationale.rule.threshold
+        elif chosen.any():
+            assert all(score >= data["start"] for score in rationale.scores[chosen])
+            lowest = rationale.scores[chosen].min()
+            assert all(score <= max(data["start"], lowest) for score in rationale.scores[~chosen])
+
+    def test_the_space_inside_a_span_belongs_to_it_and_the_space_around_it_does_not(self) -> None:
+        source = page([made("so not good though", [0, 1, 1, 0])])
+        gaps = re.findall(r"<i( class=\"[^\"]*\")?> </i>", source)
+        assert ["in" in gap for gap in gaps] == [False, True, False]
+
+    def test_numbers_are_titles_where_no_script_runs(self) -> None:
+        titles = [attributes.get("title") for tag, attributes in Reader(fragment(made("a b", [0.25, 1]))).elements]
+        assert [title for title in titles if title] == ["0.25", "1.00"]
+
+
+class TestColour:
+    @given(rationales())
+    @settings(max_examples=60)
+    def test_stronger_scores_have_stronger_colours_and_signs_have_their_own(self, rationale: Rationale) -> None:
+        strength = scale_of(rationale).strength(rationale.scores)
+        for (_, classes), score in zip(Reader(page([rationale])).units, strength, strict=True):
+            levels = [name for name in classes if re.fullmatch(r"[fa]\d+", name)]
+            expected = round(abs(float(score)) * LEVELS)  # both round half to even
+            assert levels == ([f"{'f' if score > 0 else 'a'}{expected}"] if expected else [])
+
+    def test_the_style_knows_every_level(self) -> None:
+        style = page([made("a")])
+        for level in range(1, LEVELS + 1):
+            assert f".f{level}{{" in style
+            assert f".a{level}{{" in style
+
+
+class TestSafety:
+    def test_the_policy_allows_the_pages_own_style_and_script_only(self) -> None:
+        reader = Reader(page([made("a b")]))
+        policy = next(a["content"] for _, a in reader.elements if a.get("http-equiv") == "Content-Security-Policy")
+        assert policy is not None
+        code = [content for content in reader.content["script"] if not content.startswith("{")]
+        for directive, (content,) in (("style-src", reader.content["style"]), ("script-src", code)):
+            digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+            assert f"{directive} 'sha256-{digest}'" in policy.split("; ")
+        assert policy.startswith("default-src 'none'; ")
+        assert "unsafe" not in policy
+
+    def test_nothing_is_fetched(self) -> None:
+        source = page([made("a b"), made("c", pair="d")])
+        assert not re.search(r"https?:|url\(|@import|\bsrc=|<link|<img|<iframe", source)
+
+    def test_a_fragment_has_no_script_and_no_ids(self) -> None:
+        elements = Reader(fragment(made("a b"))).elements
+        assert not any(tag == "script" or "id" in attributes for tag, attributes in elements)
+
+    def test_ids_are_unique_on_a_page(self) -> None:
+        ids = [a["id"] for _, a in Reader(page([made("a"), made("b"), made("c")])).elements if "id" in a]
+        assert len(ids) == len(set(ids)) > 3
+
+
+class TestWhatItSays:
+    def test_the_index_leads_to_every_rationale(self) -> None:
+        elements = Reader(page([made("a"), made("b")])).elements
+        targets = {f"#{attributes['id']}" for tag, attributes in elements if tag == "article"}
+        assert {attributes["href"] for tag, attributes in elements if tag == "a"} == targets == {"#r1", "#r2"}
+
+    def test_notes_options_and_versions_are_on_the_page(self) -> None:
+        more = {"options": {"steps": 80}, "versions": {"torch": "2.13"}, "notes": (Note("x", "try more steps"),)}
+        reader = Reader(page([made("a", **more, seed=7, stop="plateau")]))
+        assert "try more steps" in reader.content["aside"][0]
+        facts = dict(zip(reader.content["dt"], reader.content["dd"], strict=True))
+        assert facts["Option steps"] == "80"
+        assert facts["Version of torch"] == "2.13"
+        assert facts["Seed"] == "7"
+        assert facts["Stopped by"] == "plateau"
+
+    def test_the_bars_are_as_long_as_the_probabilities(self) -> None:
+        rationale = made("a b")
+        widths = [float(a["width"] or 0) for tag, a in Reader(page([rationale])).elements if tag == "rect"]
+        expected = [100 * by_label["negative"] for by_label in rationale.probabilities.values()]
+        assert widths == pytest.approx(expected, abs=0.05)
+
+    def test_nothing_selected_is_said(self) -> None:
+        assert "nothing is marked" in page([made("a b", [0, 0])])
+
+    def test_a_page_without_rationales_is_still_a_page(self) -> None:
+        assert Reader(page([])).content["h1"] == ["0 rationales"]
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [("abc", False), ("123 אבג", True), ("مرحبا", True), ("(a) אבג", False), ("😀 !", False), ("", False)],
+    )
+    def test_direction_is_that_of_the_first_letter(self, text: str, expected: bool) -> None:
+        assert right_to_left(text) == expected
+
+
+def test_a_long_text_makes_a_page_of_bounded_size() -> None:
+    words = 20_000
+    rng = np.random.default_rng(0)
+    source = page([made("word " * words, rng.random(words), rule=Rule(share=0.1))])
+    assert len(source) < 100 * words
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_the_script_runs_in_a_browser_under_the_policy(tmp_path: Path) -> None:
+    rationale = made("so not good though", [0, 1, 1, 0])
+    rationale.to_html(tmp_path / "page.html")
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
+    command += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path}/profile"]
+    command += ["--dump-dom", (tmp_path / "page.html").as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert 'aria-valuetext="0.50"' in dom  # only the script sets this
+    assert "1 span · 2 of 4 words" in dom

@@ -1,0 +1,156 @@
+"""What the terminal shows: the text with its spans, the probabilities, the notes; never 20,000 words."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from samples import made, rationales
+
+from rationales import Rationale
+from rationales.rationale import Note, Rule
+from rationales.report.excerpt import excerpt
+from rationales.report.scale import scale_of
+from rationales.report.terminal import AGAINST, FOR, plain, safe, show, style
+from rationales.report.words import percent
+
+
+def printed(rationale: Rationale, **options: object) -> str:
+    console = Console(file=io.StringIO(), width=100, **options)  # type: ignore[arg-type]  # passed on as they came
+    show(rationale, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
+
+
+class TestPlain:
+    def test_spans_stand_in_brackets(self) -> None:
+        rationale = made("It was not good , not at all .", [0, 0, 1, 1, 0, 0, 0.6, 0.6, 0])
+        assert "It was [[not good]] , not [[at all]] ." in plain(rationale)
+
+    def test_the_probabilities_stand_in_a_table(self) -> None:
+        rows = {line.split("   ")[0].strip(): line for line in plain(made("a b")).splitlines()}
+        assert re.search(r"90\.0 % +10\.0 %", rows["Full text"])
+        assert re.search(r"80\.0 % +20\.0 %", rows["Rationale alone"])
+        assert re.search(r"30\.0 % +70\.0 %", rows["Complement"])
+        assert re.search(r"50\.0 % +50\.0 %", rows["Baseline"])
+
+    def test_notes_are_told(self) -> None:
+        assert "note: try more steps" in plain(made("a", notes=(Note("x", "try more steps"),)))
+
+    def test_line_breaks_stay(self) -> None:
+        assert "one\n\n[[two]]" in plain(made("one\n\ntwo", [0, 1]))
+
+    def test_both_texts_of_a_pair_are_shown(self) -> None:
+        assert "[[A]] b\n\nc [[D]]" in plain(made("A b", [1, 0, 0, 1], pair="c D"))
+
+    @given(rationales())
+    @settings(max_examples=60)
+    def test_no_text_can_steer_the_terminal(self, rationale: Rationale) -> None:
+        for output in (plain(rationale), re.sub(r"\x1b\[[0-9;]*m", "", printed(rationale, force_terminal=True))):
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", output)
+
+    @given(st.text())
+    def test_safe_text_keeps_what_is_harmless(self, text: str) -> None:
+        assert safe(text.replace("\r", "")).isprintable() or len(safe(text)) <= len(text)
+        if text.isprintable():
+            assert safe(text) == text
+
+
+class TestColours:
+    def test_a_terminal_gets_colours_and_no_brackets(self) -> None:
+        output = printed(made("so good", [0, 1]), force_terminal=True, color_system="truecolor")
+        assert "\x1b[" in output
+        assert "[[" not in output
+
+    @pytest.mark.parametrize(
+        "options", [{}, {"no_color": True, "force_terminal": True}, {"color_system": None}], ids=str
+    )
+    def test_without_colours_there_are_brackets(self, options: dict[str, object]) -> None:
+        assert "[[good]]" in printed(made("so good", [0, 1]), **options)
+
+    def test_the_no_color_variable_is_respected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        output = printed(made("so good", [0, 1]), force_terminal=True, color_system="truecolor")
+        assert "[[good]]" in output
+        assert not re.search(r"\x1b\[[0-9;]*[34]8;", output)
+
+    @pytest.mark.parametrize("entry", [*FOR, *AGAINST], ids=str)
+    def test_words_can_be_read_on_every_background(self, entry: tuple[float, str, str]) -> None:
+        """WCAG 2.1, contrast of at least 4.5."""
+
+        def luminance(colour: str) -> float:
+            channels = (int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5))
+            linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+            return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+        front, back = sorted((luminance(entry[1]), luminance(entry[2])), reverse=True)
+        assert (front + 0.05) / (back + 0.05) >= 4.5
+
+    def test_for_and_against_have_different_hues(self) -> None:
+        assert style(0.9).bgcolor != style(-0.9).bgcolor
+        assert style(0.01).bgcolor is None
+
+    @given(rationales())
+    def test_strength_keeps_order_and_sign(self, rationale: Rationale) -> None:
+        strength = scale_of(rationale).strength(rationale.scores)
+        assert (np.abs(strength) <= 1).all()
+        assert (np.sign(strength) == np.sign(rationale.scores)).all()
+        order = np.argsort(rationale.scores, kind="stable")
+        assert (np.diff(strength[order]) >= 0).all()
+
+    def test_keeps_are_shown_as_they_are_and_other_scores_relative_to_the_strongest(self) -> None:
+        assert scale_of(made("a b", [0.2, 0.4])).strength(np.array([0.4])).tolist() == [0.4]
+        signed = made("a b", [-4, 2], rule=Rule(top=1))
+        assert scale_of(signed).strength(signed.scores).tolist() == [-1, 0.5]
+
+
+class TestLongTexts:
+    @given(rationales(), st.integers(1, 8), st.integers(0, 3))
+    def test_every_unit_is_shown_once_or_counted(self, rationale: Rationale, limit: int, context: int) -> None:
+        taken = excerpt(rationale, limit, context)
+        for part, tail in taken.tails.items():
+            members = [index for index, unit in enumerate(rationale.units) if unit.part == part]
+            position = members[0]
+            for piece in (piece for piece in taken.pieces if piece.part == part):
+                assert piece.first == position + piece.skipped
+                assert piece.first <= piece.last
+                position = piece.last + 1
+            assert position + tail == members[-1] + 1
+        shown = sum(piece.last - piece.first + 1 for piece in taken.pieces)
+        assert shown + taken.left_out == len(rationale.units)
+
+    def test_a_short_text_is_shown_whole(self) -> None:
+        assert excerpt(made("a b c")).left_out == 0
+
+    def test_a_long_text_shows_its_spans_and_says_what_is_left_out(self) -> None:
+        scores = np.zeros(20_000)
+        scores[[5_000, 5_001, 15_000]] = 1
+        rationale = made(" ".join(f"w{index}" for index in range(20_000)), scores)
+        output = plain(rationale)
+        assert "[[w5000 w5001]]" in output
+        assert "[[w15000]]" in output
+        shown = len(re.findall(r"\bw\d+", output))
+        assert shown < 100
+        assert f"Not shown: {20_000 - shown:,} of 20,000 words." in output
+
+    def test_too_many_spans_are_cut_to_the_best(self) -> None:
+        scores = np.tile([0.0, 0.9], 10_000)
+        scores[10_001] = 1
+        output = plain(made(" ".join(f"w{index}" for index in range(20_000)), scores))
+        assert "[[w10001]]" in output
+        assert len(output.split()) < 1_500
+
+    def test_a_long_text_with_nothing_selected_shows_where_it_came_nearest(self) -> None:
+        scores = np.zeros(5_000)
+        scores[4_000] = 0.3
+        assert "w4000" in plain(made(" ".join(f"w{index}" for index in range(5_000)), scores))
+
+
+@given(st.floats(0, 1))
+def test_a_percentage_never_rounds_to_certainty(probability: float) -> None:
+    assert (percent(probability) == "100.0 %") == (probability == 1)
+    assert (percent(probability) == "0.0 %") == (probability == 0)

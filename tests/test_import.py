@@ -1,0 +1,91 @@
+"""`import rationales` is cheap and leaves no trace; what is heavy loads when it is first used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import rationales
+
+HEAVY = {
+    *("torch", "transformers", "tokenizers", "safetensors", "numpy", "regex"),
+    *("typer", "click", "rich", "ray", "gradio", "captum"),
+}
+TORCH = "print(json.dumps('torch' in sys.modules))"
+
+
+def run(code):
+    """The last line that a fresh interpreter prints, as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_nothing_heavy_is_imported():
+    loaded = run("import json, sys, rationales; print(json.dumps(list(sys.modules)))")
+    assert HEAVY.isdisjoint(name.partition(".")[0] for name in loaded)
+
+
+def test_importing_takes_less_than_half_a_second():
+    """By the interpreter's own count, nothing compiled beforehand."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import rationales"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    line = next(line for line in done.stderr.splitlines() if line.split("|")[-1].strip() == "rationales")
+    assert int(line.split("|")[1]) < 500_000  # microseconds
+
+
+def test_what_is_listed_is_there_and_nothing_else():
+    assert set(dir(rationales)) == set(rationales.__all__)
+    assert all(getattr(rationales, name) is not None for name in rationales.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'explian'"):
+        rationales.explian  # noqa: B018  # the access is what is tested
+
+
+def test_looking_does_not_load():
+    """Completion in a shell asks for names, not for what they stand for."""
+    assert run(f"import json, sys, rationales; dir(rationales); hasattr(rationales, 'no'); {TORCH}") is False
+
+
+def test_errors_and_results_need_no_torch():
+    assert run(f"import json, sys; from rationales import Rationale, RationalesError; {TORCH}") is False
+
+
+def test_methods_can_be_listed_whatever_was_loaded_before():
+    """A package of the same name takes the function's place in the module as soon as anything loads it."""
+    listing = "[one.name for one in rationales.methods()]"
+    first, then = run(f"import json, rationales; a = {listing}; rationales.explain; print(json.dumps([a, {listing}]))")
+    assert "marc" in first
+    assert first == then
+
+
+def test_nothing_global_changes():
+    """Seeds, warnings, environment, logging, threads, signals, number formats: as they were, also after first use."""
+    code = """
+import gc, json, locale, logging, os, random, signal, sys, threading, warnings
+import numpy, torch, transformers
+def state():
+    return [
+        repr(random.getstate()), repr(numpy.random.get_state()), torch.random.get_rng_state().tolist(),
+        repr(warnings.filters), sorted(os.environ.items()), logging.root.level, repr(logging.root.handlers),
+        logging.getLogger("transformers").level, transformers.utils.logging.get_verbosity(),
+        torch.get_num_threads(), torch.is_grad_enabled(), str(torch.get_default_dtype()), repr(numpy.geterr()),
+        torch.backends.cuda.matmul.allow_tf32, torch.are_deterministic_algorithms_enabled(),
+        threading.active_count(), repr(signal.getsignal(signal.SIGINT)), os.getcwd(), locale.setlocale(locale.LC_ALL),
+        sys.getrecursionlimit(), gc.isenabled(), repr(sys.excepthook), repr(sys.path),
+    ]
+before = state()
+import rationales
+after = state()
+rationales.load, rationales.explain, rationales.methods()
+print(json.dumps([before == after, before == state()]))
+"""
+    assert run(code) == [True, True]
