@@ -7,26 +7,30 @@ from dataclasses import replace
 
 import pytest
 import torch
+from families import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rationales
 from rationales.masks import objective
-from rationales.masks.objective import Problem, complement, evidence, loss, sparsity, squeeze, sufficiency, width
+from rationales.masks.objective import Problem, complement, evidence, loss, short, sparsity, squeeze, sufficiency, width
 from rationales.masks.settings import DEFAULT
 from rationales.models.batch import Batch, Rows
 from rationales.models.heads import Head
+from rationales.models.tokens import TextInput
 
-PLAIN = replace(DEFAULT, floor=0.0)
+EMPTY = 0.4  # what the model gives the second class when everything is replaced
 
 
 class Table(Batch):
-    """Two inputs, the first with two segments of 3 and 1 units, the second with one of 2; no model at all."""
+    """Two inputs, the first with two segments of 3 and 1 units, the second with one of 2; a model of one answer."""
 
     def cost(self):
         return [1] * self.size[0]
 
     def forward(self, piece, keep, noise):
-        raise AssertionError("the terms of the loss do not ask the model")
+        assert not keep.any(), "only the baseline alone is ever asked for here"
+        return logits_of(*[EMPTY] * len(keep))
 
     def take(self, inputs):
         raise AssertionError
@@ -43,7 +47,7 @@ def table(head=Head.SOFTMAX, classes=2, views=1):
         unit=torch.zeros(count, 3, dtype=torch.long),
         real=real,
         position=torch.arange(3.0).expand(count, 3).double(),
-        blend=torch.ones(count, 3).double(),
+        blend=real.double() / views,
     )
     return Table(rows=rows, inputs=2, views=views, classes=classes, head=head, budget=100)
 
@@ -152,10 +156,9 @@ class TestLoss:
     SIGMA = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 1.0], [2.0, 8.0, 1.0]], dtype=torch.float64)
     LOGITS = torch.stack([logits_of(0.9, 0.7, 0.6), logits_of(0.2, 0.4, 0.5)])  # of the rationale, of its complement
 
-    def value(self, empty=(0.5, 0.5), **settings):
-        problem = Problem(
-            table(), torch.tensor([1, 1]), replace(PLAIN, **settings), torch.tensor(empty, dtype=torch.float64)[:, None]
-        )
+    def value(self, floor=(0.0, 0.0), **settings):
+        floor = torch.tensor(floor, dtype=torch.float64)[:, None]
+        problem = Problem(table(), torch.tensor([1, 1]), replace(DEFAULT, **settings), floor)
         return loss(problem, self.LOGITS, self.KEEP, self.SIGMA).tolist()
 
     def wanted(self, sufficiency=1.0, complement=1.0, sparsity=1.0, width=1.2, bounded=True, rest=(0.3, 0.5)):
@@ -181,16 +184,23 @@ class TestLoss:
         assert self.value(complement_form="log-likelihood") == self.wanted(bounded=False)
 
     def test_a_complement_below_the_floor_counts_as_the_floor(self):
-        """The first input's complement (0.3) has fallen below what its baseline gives, the second's (0.5) has not."""
-        floors = (pressed(0.4), pressed(0.2))
-        assert self.value(empty=floors, floor=1.0) == self.wanted(rest=(0.4, 0.5))
-        assert self.value(empty=floors, floor=0.0) == self.wanted()
+        """The first input's complement (0.3) has fallen below it, the second's (0.5) has not."""
+        assert self.value(floor=(pressed(0.4), pressed(0.2))) == self.wanted(rest=(0.4, 0.5))
+
+    def test_a_complement_below_the_floor_is_pulled_no_further(self):
+        logits = self.LOGITS.clone().requires_grad_()
+        floor = torch.tensor([[pressed(0.4)], [pressed(0.2)]], dtype=torch.float64)
+        problem = Problem(table(), torch.tensor([1, 1]), DEFAULT, floor)
+        (slope,) = torch.autograd.grad(loss(problem, logits, self.KEEP, self.SIGMA).sum(), logits)
+        assert slope[1, :2].abs().sum() == 0
+        assert slope[1, 2].abs().sum() > 0
+        assert (slope[0].abs().sum(-1) > 0).all()
 
     def test_views_are_averaged_after_the_logarithm(self):
         """Two models: each has to be convinced, so the mean is over their losses."""
         batch = table(views=2)
         logits = torch.cat([self.LOGITS, torch.stack([logits_of(0.3, 0.3, 0.3), logits_of(0.6, 0.6, 0.6)])], 1)
-        settings = replace(PLAIN, complement=0.0, sparsity=0.0, width=0.0)
+        settings = replace(DEFAULT, complement=0.0, sparsity=0.0, width=0.0)
         problem = Problem(batch, torch.tensor([1, 1]), settings, torch.zeros(2, 2, dtype=torch.float64))
         found = loss(problem, logits, self.KEEP, self.SIGMA)
         wanted = [-(math.log(pressed(alone)) + math.log(pressed(0.3))) / 2 for alone in (0.8, 0.6)]
@@ -198,8 +208,28 @@ class TestLoss:
 
     def test_one_input_does_not_pull_at_anothers_mask(self):
         keep, sigma = self.KEEP.clone().requires_grad_(), self.SIGMA.clone().requires_grad_()
-        problem = Problem(table(), torch.tensor([1, 1]), PLAIN, torch.zeros(2, 1, dtype=torch.float64))
+        problem = Problem(table(), torch.tensor([1, 1]), DEFAULT, torch.zeros(2, 1, dtype=torch.float64))
         slopes = torch.autograd.grad(loss(problem, self.LOGITS, keep, sigma)[0], (keep, sigma))
         assert all(slope[2].abs().sum() == 0 for slope in slopes)
         assert all(slope[:2].abs().sum() > 0 for slope in slopes)
         assert all(slope[1, 1:].abs().sum() == 0 for slope in slopes)  # nor do units that are not there
+
+
+class TestFloor:
+    @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+    @pytest.mark.parametrize("views", [1, 2])
+    def test_is_a_share_of_what_the_baseline_alone_gives_a_short_input(self, share, views):
+        problem = Problem.of(table(views=views), torch.tensor([1, 0]), replace(DEFAULT, floor=share))
+        wanted = [[share * pressed(EMPTY)] * views, [share * pressed(1 - EMPTY)] * views]
+        assert torch.allclose(problem.floor, torch.tensor(wanted, dtype=torch.float64))
+
+    @pytest.mark.parametrize("words", [1, 39, 40, 41, 80, 119, 120, 400])
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_falls_away_between_forty_and_a_hundred_and_twenty_units(self, words, count):
+        """Units are counted once, however many segments and models see them."""
+        module, tokenizer = tiny("bert")
+        model = rationales.load([module] * count, tokenizer, segment=40, overlap=8)
+        batch = model.batch(model.encode([TextInput("the " * words), TextInput("soup")]))
+        assert batch.masks > 1
+        wanted = [min(max((120 - words) / 80, 0), 1), 1]
+        assert short(batch).tolist() == pytest.approx(wanted, abs=1e-5)

@@ -41,6 +41,19 @@ class TestPaper:
             assert found == (still and late and mean < 0.45)
             assert after == before
 
+    @pytest.mark.parametrize(
+        ("step", "mean", "shift", "wanted"),
+        [
+            *[(199, 0.4, 0.004, False), (200, 0.4, 0.004, True)],  # at rest, but not before the 200th step
+            *[(50, 0.31, 0.004, False), (50, 0.29, 0.004, True)],  # earlier only when few words are left
+            *[(900, 0.46, 0.0, False), (900, 0.44, 0.0, True)],  # never with half of the text
+            *[(50, 0.21, 0.012, False), (50, 0.19, 0.012, True), (50, 0.19, 0.013, False)],  # the last ones may move
+        ],
+    )
+    def test_its_limits(self, step, mean, shift, wanted):
+        accepted, _ = rule("paper").accepts(look([(step, mean, shift, 0.0, 0)]))
+        assert accepted.tolist() == [wanted]
+
     def test_looks_every_fifty_steps(self):
         assert rule("paper").every == 50
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,12 +81,13 @@ def _open_embedded() -> tuple[nn.Module, Any]:
     folder = _HERE / "embedded"
     if _embedded_where() is None:
         raise ModelError("the embedded model is missing from this installation; install the package again")
-    module = transformers.AutoModelForSequenceClassification.from_pretrained(
-        folder,
-        use_safetensors=True,
-        dtype=torch.float32,  # stored in half precision to be small
-    )
-    return module, transformers.AutoTokenizer.from_pretrained(folder)
+    with _quiet():
+        module = transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            use_safetensors=True,
+            dtype=torch.float32,  # stored in half precision to be small
+        )
+        return module, transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def _encoder_folder() -> Path | None:
@@ -113,9 +115,27 @@ def _open_reviews() -> tuple[nn.Module, Any]:
         raise ModelError("minilm-reviews needs a checkout of the repository: its delta is not part of the wheel")
     config = transformers.AutoConfig.from_pretrained(_DELTA)
     loader = transformers.AutoModelForSequenceClassification
-    module = loader.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
-    apply_delta(module, load_file(_DELTA / "delta.safetensors"))
-    return module, transformers.AutoTokenizer.from_pretrained(folder)
+    with _quiet():  # it would warn of the missing head, which the delta brings
+        module = loader.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
+        apply_delta(module, load_file(_DELTA / "delta.safetensors"))
+        return module, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bar and no warnings of transformers inside the block: these models are known to be whole."""
+    from transformers.utils import logging as module
+
+    logging: Any = module  # parts of it are untyped
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 CATALOGUE = {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
+from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
@@ -79,11 +82,10 @@ def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, An
     elif where.startswith((".", "/", "~")) or where.count("/") > 1:
         raise ModelError(f"there is no folder {where}; check the path")
     loader = transformers.AutoModelForSequenceClassification
+    options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not _hub_reachable()}
     try:
-        module, report = loader.from_pretrained(
-            where, use_safetensors=True, trust_remote_code=remote, output_loading_info=True
-        )
-        own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, trust_remote_code=remote)
+        module, report = loader.from_pretrained(where, use_safetensors=True, output_loading_info=True, **options)
+        own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, **options)
     except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
         raise ModelError(_reason(where, error, remote)) from error
     if missing := sorted(report["missing_keys"]):  # transformers fills these with random numbers and goes on
@@ -91,6 +93,19 @@ def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, An
     if len(own.get_vocab()) <= len(own.all_special_tokens):  # what transformers makes of a folder without any
         raise ModelError(f"{where} brings no tokenizer; save it there with tokenizer.save_pretrained, or pass it along")
     return module, own
+
+
+def _hub_reachable() -> bool:
+    """Whether the hub's name can be looked up at all; without this the hub's library tries for half a minute."""
+    from huggingface_hub import constants
+
+    if getproxies():
+        return True  # a proxy looks names up itself
+    try:
+        socket.getaddrinfo(urlparse(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True
 
 
 def _check_folder(folder: Path) -> None:

@@ -1,0 +1,126 @@
+"""The embedded model: what its card promises, and probes of its rationales a person can judge."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import re
+from dataclasses import dataclass
+
+import torch
+
+import rationales
+from rationales.models.tokens import TextInput
+
+
+@functools.cache
+def embedded():
+    return rationales.load()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A text, what the model should say of it, and the words that make it so."""
+
+    text: str
+    label: str
+    words: tuple[str, ...]
+
+
+PROBES = [
+    # negation: the rationale needs both the negation and what it negates
+    Probe("This movie was not good .", "negative", ("not", "good")),
+    Probe("Not bad at all.", "positive", ("Not", "bad")),
+    Probe("I did not like the ending.", "negative", ("not", "like")),
+    Probe("There is nothing funny about this so-called comedy.", "negative", ("nothing", "funny")),
+    Probe("I can't say I enjoyed this.", "negative", ("can't", "enjoyed")),
+    Probe("A film without a single dull moment.", "positive", ("without", "dull")),
+    Probe("I would not recommend this film to anyone.", "negative", ("not", "recommend")),
+    Probe("I was never bored for a second.", "positive", ("never", "bored")),
+    Probe("The jokes are not funny.", "negative", ("not", "funny")),
+    Probe("This is anything but a good film.", "negative", ("anything", "but", "good")),
+    # contrast: what counts stands after the turn
+    Probe("The acting is great but the story is a boring mess.", "negative", ("boring", "mess")),
+    Probe("It starts slowly, but by the end I was completely charmed.", "positive", ("charmed",)),
+    Probe("Never boring, always funny.", "positive", ("always", "funny")),
+    Probe("It is hardly a masterpiece, yet I enjoyed every minute.", "positive", ("enjoyed",)),
+    Probe("Despite a clever idea, the result is dull.", "negative", ("dull",)),
+    Probe("The critics hated it; I loved it.", "positive", ("loved",)),
+    Probe("It sounds awful on paper, but it is a joy to watch.", "positive", ("joy",)),
+    Probe("Well acted, well shot, and utterly pointless.", "negative", ("pointless",)),
+    # irony of length: much praise, one thing that decides
+    Probe("Two hours of beautiful pictures, and not one interesting thought.", "negative", ("not", "interesting")),
+    Probe(
+        "The costumes are lovely, the music is lovely, the mountains are lovely, the horses are lovely, "
+        "and the film is terrible.",
+        "negative",
+        ("terrible",),
+    ),
+]
+
+
+@functools.cache
+def explained():
+    return dict(zip([p.text for p in PROBES], rationales.explain(embedded(), [p.text for p in PROBES]), strict=True))
+
+
+def found(probe):
+    """Whether the label is right and the rationale holds the words, without simply taking everything."""
+    result = explained()[probe.text]
+    chosen = {unit.text for unit, taken in zip(result.units, result.selected(), strict=True) if taken}
+    few = len(result.units) <= 8 or result.selected().mean() < 0.85
+    return result.target == probe.label and set(probe.words) <= chosen and few
+
+
+def test_not_good_is_negative_because_of_both_words():
+    assert found(PROBES[0])
+
+
+def test_rationales_hold_the_words_that_decide_in_eight_probes_of_ten():
+    missed = [probe.text for probe in PROBES if not found(probe)]
+    assert len(PROBES) >= 10
+    assert len(missed) <= 0.2 * len(PROBES), missed
+
+
+def test_rationales_of_the_probes_suffice():
+    for result in explained().values():
+        full, alone = (result.probabilities[name][result.target] for name in ("full", "rationale"))
+        assert alone >= 0.9 * full or "not-sufficient" in {note.kind for note in result.notes}
+
+
+def test_padding_alone_says_nothing():
+    """Attended padding in place of every word, at many lengths: no class above 0.7."""
+    model = embedded()
+    with model.borrowed():
+        texts = [TextInput(" ".join(["film"] * length)) for length in (1, 2, 3, 5, 8, 13, 40, 100, 300, 500)]
+        batch = model.batch(model.encode(texts))
+        assert float(batch.predict(batch.zeros()).max()) < 0.7
+
+
+def test_is_not_sure_of_everything():
+    texts = ["The film lasts two hours.", "It was okay.", "Some will like it, some will not.", "A wonderful film!"]
+    said = [result.probabilities["full"] for result in rationales.explain(embedded(), texts, method="random")]
+    sure = [max(by_label.values()) for by_label in said]
+    assert max(sure) - min(sure) > 0.1
+    assert max(sure) < 0.999
+
+
+def test_fits_into_eight_megabytes_and_holds_no_pickle():
+    folder = importlib.resources.files("rationales") / "models" / "embedded"
+    files = {entry.name: len(entry.read_bytes()) for entry in folder.iterdir() if entry.is_file()}
+    assert sum(files.values()) <= 8_000_000
+    assert {"model.safetensors", "config.json", "tokenizer.json", "MODEL_CARD.md"} <= set(files)
+    assert not [name for name in files if re.search(r"\.(bin|pt|pth|pkl|ckpt)$", name)]
+
+
+def test_card_gives_the_figures_that_were_measured():
+    folder = importlib.resources.files("rationales") / "models" / "embedded"
+    card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "92.5" in card
+    assert "85.4" in card
+
+
+def test_is_an_ordinary_bert_in_single_precision():
+    module = embedded().networks[0].module
+    assert type(module).__name__ == "BertForSequenceClassification"
+    assert {weight.dtype for weight in module.parameters()} == {torch.float32}
