@@ -111,9 +111,13 @@ class TestWhereTheTextComesFrom:
 
 class TestWhatIsAsked:
     def test_options_of_the_model(self, run: Run, asked: dict[str, Any]) -> None:
-        run("explain", "a", "--model", "m", "--unit", "token", "--baseline", "mask", "--device", "cpu")
+        wanted = {"unit": "token", "baseline": "mask", "device": "cpu"}
+        given = [word for name, value in wanted.items() for word in (f"--{name}", value)]
+        run("explain", "a", "--model", "m", *given)
         assert asked["source"] == "m"
-        assert asked["load"] == {"unit": "token", "baseline": "mask", "device": "cpu"}
+        assert asked["load"] == wanted | {"trust_remote_code": False}
+        run("explain", "a", "--model", "m", "--trust-remote-code")
+        assert asked["load"]["trust_remote_code"] is True
 
     def test_options_of_the_method_are_json_where_they_can_be(self, run: Run, asked: dict[str, Any]) -> None:
         given = [

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, ParamSpec
 import typer
 
 from rationales.errors import InputError, OptionError, RationalesError
-from rationales.files import read_text
+from rationales.files import decode, read_text
 from rationales.version import __version__
 
 P = ParamSpec("P")
@@ -105,6 +105,9 @@ def explain(
     save: Annotated[Path | None, typer.Option(help="Write the result as JSON, for Rationale.load.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
+    ] = False,
 ) -> None:
     """Show which words of a text made a model decide.
 
@@ -131,7 +134,9 @@ def explain(
     with waiting("loading the model"):
         import rationales
 
-        explained = rationales.load(model, device=device, unit=unit, baseline=baseline)
+        explained = rationales.load(
+            model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+        )
     with progress(f"explaining with {method}") as report:
         rationale = rationales.explain(
             explained,
@@ -242,17 +247,7 @@ def _text(text: str | None, file: Path | None) -> str:
         return _utf8(text, "the text")
     if text is None and sys.stdin.isatty():
         raise OptionError("no text given: write it after 'explain', give --file, or pipe it in")
-    return _decoded(sys.stdin.buffer.read())
-
-
-def _decoded(raw: bytes) -> str:
-    if b"\x00" in raw:
-        raise InputError("standard input is binary, not a text; give UTF-8 text")
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = f"byte {error.start} is {raw[error.start]:#04x}"
-        raise InputError(f"standard input is not UTF-8 ({place}); convert it to UTF-8 first") from None
+    return decode(sys.stdin.buffer.read(), "standard input")
 
 
 def _utf8(argument: str, name: str) -> str:

@@ -53,14 +53,18 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise InputError(f"there is no file {source}") from None
     except OSError as error:
         raise InputError(f"cannot read {source}: {error.strerror}") from error
+    return decode(raw, str(source))
+
+
+def decode(raw: bytes, name: str) -> str:
+    """Bytes as UTF-8 text; `name` says in a message where they came from."""
     if b"\x00" in raw:
-        raise InputError(f"{source} is a binary file, not a text; give a UTF-8 text file")
+        raise InputError(f"{name} is binary, not a text; give UTF-8 text")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{source} is not UTF-8 (byte {error.start} is {raw[error.start]:#04x}); convert it to UTF-8 first"
-        ) from None
+        place = f"byte {error.start} is {raw[error.start]:#04x}"
+        raise InputError(f"{name} is not UTF-8 ({place}); convert it to UTF-8 first") from None
 
 
 def _umask() -> int:
