@@ -34,7 +34,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@mkdir -p "$(TMPDIR)"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,images]'
 	@touch $@
 
 demo: setup ## explain one text with the embedded model; writes demo/index.html

@@ -211,8 +211,8 @@ def methods(
     method = found[name]
     typer.echo(f"{method.name}: {method.summary}")
     typer.echo(f"needs {', '.join(method.needs) or 'nothing but the model'}")
-    if method.presets:
-        typer.echo(f"presets, by --set preset=NAME: {', '.join(method.presets)}")
+    for kind, names in method.presets.items():
+        typer.echo(f"presets for {kind}, by --set preset=NAME: {', '.join(names)}")
     rows = [
         (f"{one.name}={_value(one.default)}", " | ".join(one.choices) or one.type, one.help) for one in method.options
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import field
 from typing import Any
 
@@ -11,6 +12,16 @@ from rationales.errors import OptionError
 def option(default: Any, line: str, *choices: str) -> Any:
     """A dataclass field with a line of help and, if there are any, the values it can take."""
     return field(default=default, metadata={"help": line, "choices": choices})
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number, whatever type of integer it comes as (NumPy's, a tensor's)."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise OptionError(f"{name} must be a whole number, not {value!r}") from None
 
 
 def check_option(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:

@@ -6,16 +6,14 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rationales.errors import InputError, OptionError
-from rationales.files import read_text, write_text
-
-FORMAT = 1  # raised when the saved form changes so that older files would be misread
+from rationales.errors import OptionError
+from rationales.files import write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +24,29 @@ class Unit:
     start: int
     end: int
     part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The pixels of a picture as units, row by row from the top left."""
+
+    height: int
+    width: int
+
+    def __len__(self) -> int:
+        return self.height * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Connected pixels selected together: rows top..bottom-1, columns left..right-1; `score` is their mean score."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+    area: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +101,16 @@ class Rule:
 class Rationale:
     """Scores of the units of one input, and what is needed to read, repeat and judge them."""
 
-    text: str
-    units: tuple[Unit, ...]
-    scores: np.ndarray
+    text: str  # empty for a picture
+    units: tuple[Unit, ...] | Grid
+    scores: np.ndarray  # (units,)
     target: str
     labels: tuple[str, ...]
     probabilities: Mapping[str, Mapping[str, float]]  # full, rationale, complement, baseline -> label -> probability
     method: str
     model: str
     pair: str | None = None
+    picture: np.ndarray | None = None  # (height, width, 3) uint8; shown, but not saved
     name: str | None = None
     rule: Rule = field(default_factory=lambda: Rule(threshold=0.5))
     baseline: str = ""
@@ -118,96 +140,82 @@ class Rationale:
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
     ) -> list[Span]:
         """The rationale as connected runs of units, in the order of the text."""
+        units = self.words
         chosen = self.selected(threshold=threshold, share=share, top=top)
         runs: list[list[int]] = []
         for index in np.flatnonzero(chosen).tolist():
-            adjoins = runs and runs[-1][-1] == index - 1 and self.units[index].part == self.units[index - 1].part
+            adjoins = runs and runs[-1][-1] == index - 1 and units[index].part == units[index - 1].part
             if adjoins:
                 runs[-1].append(index)
             else:
                 runs.append([index])
         return [self._span(run[0], run[-1]) for run in runs]
 
+    def regions(
+        self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
+    ) -> list[Region]:
+        """The rationale of a picture as connected regions (8 neighbours), the largest first."""
+        from skimage import measure as untyped
+
+        measure: Any = untyped
+        if not isinstance(self.units, Grid):
+            raise OptionError("a text has spans; regions are for pictures")
+        chosen = self.selected(threshold=threshold, share=share, top=top).reshape(self.units.height, self.units.width)
+        found = measure.regionprops(measure.label(chosen, connectivity=2), self.scores.reshape(chosen.shape))
+        regions = [_region(one) for one in found]
+        return sorted(regions, key=lambda region: -region.area)
+
     def top(self, k: int) -> list[Unit]:
         """The k units with the highest scores, best first."""
-        return [self.units[index] for index in np.argsort(-self.scores, kind="stable")[:k]]
+        units = self.words
+        return [units[index] for index in np.argsort(-self.scores, kind="stable")[:k]]
 
     def part(self, index: int) -> str:
         """The text that units with `part == index` point into."""
         return self.text if index == 0 else (self.pair or "")
 
+    @property
+    def words(self) -> tuple[Unit, ...]:
+        """The units of a text (words, tokens or sentences); a picture has none."""
+        if isinstance(self.units, Grid):
+            raise OptionError("a picture has regions, not spans of words; ask for regions()")
+        return self.units
+
     def _span(self, first: int, last: int) -> Span:
-        start, end, part = self.units[first].start, self.units[last].end, self.units[first].part
+        units = self.words
+        start, end, part = units[first].start, units[last].end, units[first].part
         score = float(self.scores[first : last + 1].mean())
         return Span(start, end, self.part(part)[start:end], score, first, last, part)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: everything `load` needs, and the spans for other programs."""
-        units = [asdict(unit) for unit in self.units]
-        spans = [asdict(span) for span in self.spans()]
-        if self.pair is None:  # the part says something only when there are two
-            for entry in (*units, *spans):
-                del entry["part"]
-        return {
-            "format": FORMAT,
-            "target": self.target,
-            "probabilities": {name: dict(by_label) for name, by_label in self.probabilities.items()},
-            "spans": spans,
-            "notes": [asdict(note) for note in self.notes],
-            "text": self.text,
-            **({} if self.pair is None else {"pair": self.pair}),
-            **({} if self.name is None else {"name": self.name}),
-            "units": units,
-            "scores": [float(np.format_float_positional(score, unique=True)) for score in self.scores],
-            "method": self.method,
-            "options": dict(self.options),
-            "rule": {name: value for name, value in asdict(self.rule).items() if value is not None},
-            "baseline": self.baseline,
-            "unit": self.unit,
-            "seed": self.seed,
-            "steps": self.steps,
-            "stop": self.stop,
-            "segments": self.segments,
-            "seconds": self.seconds,
-            "labels": list(self.labels),
-            "model": self.model,
-            "versions": dict(self.versions),
-        }
+        """Plain data for JSON: everything `load` needs, and the spans or regions for other programs."""
+        from rationales.storage import to_dict
+
+        return to_dict(self)
 
     def to_json(self, indent: int | None = None) -> str:
         """`to_dict` as a JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the result as JSON; `Rationale.load` reads it back."""
-        return write_text(path, self.to_json() + "\n")
+        """Write the result as JSON, many scores in a safetensors file beside it; `Rationale.load` reads it back."""
+        from rationales.storage import save
+
+        return save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Rationale:
         """Read what `save` wrote."""
-        try:
-            data = json.loads(read_text(path))
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path} is not JSON (line {error.lineno}): {error.msg}") from None
-        if not isinstance(data, dict) or "units" not in data or "scores" not in data:
-            raise InputError(f"{path} does not hold a rationale")
-        if data.get("format") != FORMAT:
-            raise InputError(f"{path} has format {data.get('format')!r}; this version reads format {FORMAT}")
-        try:
-            return cls.from_dict(data)
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise InputError(f"{path} does not hold a whole rationale: {error}") from None
+        from rationales.storage import load
+
+        return load(path)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rationale:
         """The inverse of `to_dict`."""
-        given = {key: value for key, value in data.items() if key not in ("format", "spans")}
-        given["units"] = tuple(Unit(**unit) for unit in data["units"])
-        given["scores"] = np.asarray(data["scores"], dtype=np.float32)
-        given["labels"] = tuple(data["labels"])
-        given["rule"] = Rule(**data["rule"])
-        given["notes"] = tuple(Note(**note) for note in data["notes"])
-        return cls(**given)
+        from rationales.storage import from_dict
+
+        return from_dict(data)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """A self-contained page; written to `path` when one is given."""
@@ -231,6 +239,11 @@ class Rationale:
     def __repr__(self) -> str:
         spans = "; ".join(span.text for span in self.spans()[:4])
         return f"Rationale({self.method}: {self.target} <- {spans!r}, {len(self.units)} units)"
+
+
+def _region(found: Any) -> Region:
+    top, left, bottom, right = map(int, found.bbox)
+    return Region(top, left, bottom, right, int(found.num_pixels), float(found.intensity_mean))
 
 
 def by_label(labels: Sequence[str], values: Sequence[float]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -37,6 +39,11 @@ def run(case, power):
     sigma.requires_grad_()
     z = line_field(w, sigma, position, power)
     return (z.detach(), *torch.autograd.grad((z * weight).sum(), (w, sigma)))
+
+
+def on_a_line(position, real):
+    """What `smooth` asks a batch for."""
+    return SimpleNamespace(grid=None, rows=SimpleNamespace(position=position, real=real))
 
 
 @pytest.mark.parametrize("power", [1, 2])
@@ -102,21 +109,21 @@ class TestSmooth:
         padded = torch.tensor([scores + [7.0] * more], dtype=torch.float64)
         places = torch.tensor([position + [0.0] * more], dtype=torch.float64)
         real = torch.tensor([[True] * len(scores) + [False] * more])
-        found = smooth(padded, places, real, width)[0]
+        found = smooth(padded, on_a_line(places, real), width)[0]
         assert found[: len(scores)].tolist() == pytest.approx(literal.smooth(scores, position, width), abs=1e-10)
         assert found[len(scores) :].tolist() == [0.0] * more
 
     @given(st.floats(-5, 5), st.floats(0.05, 500), st.integers(1, 40))
     def test_a_constant_stays_what_it_is(self, value, width, count):
         line = torch.full((1, count), value, dtype=torch.float64)
-        found = smooth(line, torch.arange(float(count)).double()[None], torch.ones(1, count, dtype=torch.bool), width)
+        found = smooth(line, on_a_line(torch.arange(float(count)).double()[None], torch.ones(1, count).bool()), width)
         assert torch.allclose(found, line, atol=1e-12)
 
     @given(st.lists(st.floats(-5, 5), min_size=2, max_size=9), st.floats(0.05, 50))
     def test_nothing_leaves_the_range_of_the_scores(self, scores, width):
         line = torch.tensor([scores], dtype=torch.float64)
         places = torch.arange(float(len(scores))).double()[None]
-        found = smooth(line, places, torch.ones_like(line, dtype=torch.bool), width)
+        found = smooth(line, on_a_line(places, torch.ones_like(line).bool()), width)
         assert min(scores) - 1e-12 <= found.min()
         assert found.max() <= max(scores) + 1e-12
 
@@ -124,4 +131,4 @@ class TestSmooth:
         line = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
         real, places = torch.ones(2, 6, dtype=torch.bool), torch.arange(6.0).expand(2, 6)
         for width in (0.1, 1e-3, 1e-12, 1e-30):
-            assert torch.allclose(smooth(line, places, real, width), line)
+            assert torch.allclose(smooth(line, on_a_line(places, real), width), line)

@@ -49,7 +49,7 @@ def table(head=Head.SOFTMAX, classes=2, views=1):
         position=torch.arange(3.0).expand(count, 3).double(),
         blend=real.double() / views,
     )
-    return Table(rows=rows, inputs=2, views=views, classes=classes, head=head, budget=100)
+    return Table(rows=rows, inputs=2, views=views, classes=classes, head=head, grid=None, budget=100)
 
 
 def logits_of(*probabilities):
@@ -104,7 +104,7 @@ class TestTerms:
 
     def test_width_is_minus_the_mean_logarithm_over_units_that_exist(self):
         sigma = torch.tensor([[1.0, math.e, math.e**2], [2.0, 9.0, 9.0], [1.0, 4.0, 9.0]], dtype=torch.float64)
-        assert width(sigma, table()).tolist() == pytest.approx([-1.0, -math.log(2), -math.log(2)])
+        assert width(sigma, table().rows.real).tolist() == pytest.approx([-1.0, -math.log(2), -math.log(2)])
 
     def test_an_input_has_the_mean_of_its_segments(self):
         found = objective.mean_over_masks(torch.tensor([1.0, 3.0, 7.0]), table())

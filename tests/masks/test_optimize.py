@@ -68,6 +68,7 @@ class TestEqualsTheLiteralAlgorithm:
             ({"schedule": "constant"}, {"cosine": False}),
             ({"reach": 0.0}, {"reach": 0.0}),
             ({"floor": 0.0}, {"floor": 0.0}),
+            ({"neighbours": 5.0}, {"alpha_nb": 5.0}),
             ({"field": "free"}, {"use_field": False}),
             ({"sparsity": 0.0}, {"alpha_lambda": 0.0}),
             ({"width": 0.0}, {"alpha_sigma": 0.0}),

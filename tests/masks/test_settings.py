@@ -39,8 +39,8 @@ def test_the_preset_of_the_paper_is_the_papers():
 
 
 def test_the_default_is_the_default():
-    assert MaskSettings() == DEFAULT == PRESETS["default"]
-    assert PRESETS["paper"] == PAPER
+    assert MaskSettings() == DEFAULT == PRESETS["text"]["default"]
+    assert PRESETS["text"]["paper"] == PAPER
 
 
 def test_every_setting_explains_itself():

@@ -15,7 +15,7 @@ SHIFT = st.one_of(st.floats(0, 0.03), st.sampled_from([0.0124999, 0.0125001, 0.0
 
 
 def look(masks):
-    """One mask after the other: (step, mean, shift, moved, calm)."""
+    """One mask after the other: (step, mean, shift, moved, memory)."""
     step, mean, shift, moved, calm = zip(*masks, strict=True)
     real = (torch.tensor(values, dtype=torch.float64) for values in (mean, shift, moved))
     return Look(torch.tensor(step), *real, torch.tensor(calm))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from families import tiny, tokenizer_of
 from tokenizers import processors
 
 import rationales
-from rationales.errors import OptionError
+from rationales.errors import InputError, OptionError
 from rationales.models.tokens import TextInput
 
 NAMES = {"id2label": {0: "Bad", 1: "good", 2: "GOOD"}, "label2id": {"Bad": 0, "good": 1, "GOOD": 2}}
@@ -33,6 +34,15 @@ class TestTarget:
     def test_an_unknown_label_lists_what_there_is(self, model, wanted):
         with pytest.raises(OptionError, match="its labels are: Bad, good, GOOD"):
             model.target(wanted)
+
+    def test_any_kind_of_integer_will_do(self, model):
+        assert [model.target(np.int64(1)), model.target(torch.tensor(2))] == [1, 2]
+        seeded = [rationales.explain(model, "a b c", method="random", seed=seed) for seed in (3, np.int32(3))]
+        assert np.array_equal(seeded[0].scores, seeded[1].scores)
+
+    def test_an_empty_text_in_a_list_is_named(self, model):
+        with pytest.raises(InputError, match="input 1 of the list is empty"):
+            rationales.explain(model, ["a", " "])
 
     def test_a_label_that_is_a_number_is_a_label_first(self):
         model = rationales.load(*tiny("bert", labels=2, id2label={0: "1", 1: "0"}, label2id={"1": 0, "0": 1}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ class Literal:
     alpha_sigma: float = 1.2
     w: float = 1.2
     sigma: float = 2.0
+    alpha_nb: float = 0.0
     power: int = 2  # of sigma in Eq. 5
     use_field: bool = True
     sufficiency: float = 1.0
@@ -76,12 +78,13 @@ def loss(
     how: Literal,
 ) -> Tensor:
     """Eq. 8 for one input; probabilities of its segments are averaged before the logarithm."""
-    kept, left, sparse, wide = [], [], [], []
+    kept, left, sparse, wide, rough = [], [], [], [], []
     for row, segment in zip(encoded.rows, parameters, strict=True):
         keep = keeps(row, segment, how)
         kept.append(evidence(model, row, keep, target, baseline_id, head, how))
         left.append(evidence(model, row, [1 - value for value in keep], target, baseline_id, head, how))
         sparse.append((sum(keep) / len(keep)) ** 2)
+        rough.append(sum((after - before) ** 2 for before, after in pairwise(keep)) / len(keep))
         wide.append(-sum(torch.log(sigma) for _, sigma in segment) / len(segment))
     squeezed = [5e-6 + (1 - 1e-5) * sum(found) / len(found) for found in (kept, left)]
     none = [
@@ -92,6 +95,7 @@ def loss(
     squeezed[1] = max(squeezed[1], how.floor * short * (5e-6 + (1 - 1e-5) * sum(none) / len(none)))
     total = -how.sufficiency * torch.log(squeezed[0])
     total = total + how.complement * (-torch.log(1 - squeezed[1]) if how.bounded else torch.log(squeezed[1]))
+    total = total + how.alpha_nb * sum(rough) / len(rough)
     total = total + how.alpha_lambda * sum(sparse) / len(sparse)
     return total + how.alpha_sigma * sum(wide) / len(wide)
 

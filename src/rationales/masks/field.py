@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import max_pool2d
 from torch.utils.checkpoint import checkpoint
+
+from rationales.masks.grid import grid_field
+from rationales.models.batch import Batch
 
 BLOCK = 1024  # targets at a time: a longer line never holds its whole n x n kernel
 
@@ -32,9 +36,39 @@ def _towards(w: Tensor, spread: Tensor, source: Tensor, target: Tensor) -> Tenso
     return torch.einsum("mi,mij->mj", w, kernel)
 
 
-def smooth(scores: Tensor, position: Tensor, real: Tensor, width: float) -> Tensor:
+def field(batch: Batch, w: Tensor, sigma: Tensor, power: int, every: int = 1) -> Tensor:
+    """z (M, n) over whatever the batch's units lie on: a line, or the pixels of a grid.
+
+    w, sigma: (M, s), one for each source. On a line every unit is a source; on a grid every cell of `every` x `every`
+    pixels has one.
+    """
+    real = sources(batch, every)
+    if batch.grid is None:
+        return line_field(w * real, sigma, batch.rows.position[: batch.masks], power)
+    cells = (batch.masks, *(-(-side // every) for side in batch.grid))
+    found = grid_field(w.view(cells), sigma.view(cells), power, real.view(cells), every=every, size=batch.grid)
+    return found.flatten(1)
+
+
+def sources(batch: Batch, every: int = 1) -> Tensor:
+    """(M, s) booleans: the sources that exist; a cell of a grid exists if one of its pixels does."""
+    real = batch.rows.real[: batch.masks]
+    if batch.grid is None or every == 1:
+        return real
+    pixels = real.view(batch.masks, 1, *batch.grid).to(batch.dtype)
+    return max_pool2d(pixels, every, ceil_mode=True).flatten(1) > 0
+
+
+def smooth(scores: Tensor, batch: Batch, width: float) -> Tensor:
     """(S, n) scores averaged over their neighbours with weights exp(-d^2 / width^2): compactness for any method."""
+    real = batch.rows.real
     reach = torch.full_like(scores, max(width, 1e-3))  # less changes nothing, and its square could vanish
-    total = line_field(scores * real, reach, position, power=2)
-    weight = line_field(real.to(scores.dtype), reach, position, power=2)
+
+    def spread(values: Tensor) -> Tensor:
+        if batch.grid is None:
+            return line_field(values, reach, batch.rows.position, power=2)
+        shape = (len(values), *batch.grid)
+        return grid_field(values.view(shape), reach.view(shape), power=2).flatten(1)
+
+    total, weight = spread(scores * real), spread(real.to(scores.dtype))
     return torch.where(real, total / weight.clamp(min=1e-12), torch.zeros_like(scores))

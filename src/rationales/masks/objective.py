@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rationales.masks.field import sources
+from rationales.masks.grid import neighbour_difference
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 from rationales.models.heads import Head
@@ -39,7 +41,9 @@ def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tenso
     alone, rest = evidence(batch, problem.target, logits, settings.indicative)  # (I, V) each
     rest = torch.maximum(rest, problem.floor)
     total = settings.sufficiency * sufficiency(alone) + settings.complement * complement(rest, settings.complement_form)
-    regular = settings.sparsity * sparsity(keep, batch) + settings.width * width(sigma, batch)
+    regular = settings.sparsity * sparsity(keep, batch) + settings.width * width(sigma, sources(batch, settings.every))
+    if settings.neighbours > 0:
+        regular = regular + settings.neighbours * neighbours(keep, batch)
     return total.mean(-1) + mean_over_masks(regular, batch)
 
 
@@ -88,9 +92,19 @@ def sparsity(keep: Tensor, batch: Batch) -> Tensor:
     return mean_over_units(keep, batch).square()
 
 
-def width(sigma: Tensor, batch: Batch) -> Tensor:
-    """(M, n) -> (M,): Eq. 7 without its weight, minus the mean log sigma."""
-    return -mean_over_units(sigma.log(), batch)
+def width(sigma: Tensor, real: Tensor) -> Tensor:
+    """(M, s), (M, s) -> (M,): Eq. 7 without its weight, minus the mean log sigma over the sources that exist."""
+    return -(sigma.log() * real).sum(1) / real.sum(1)
+
+
+def neighbours(keep: Tensor, batch: Batch) -> Tensor:
+    """(M, n) -> (M,): Eq. 9's Omega_NB without its weight, the mean squared difference between neighbouring units."""
+    real = mask_rows(batch.rows.real, batch)
+    if batch.grid is not None:
+        shape = (len(keep), *batch.grid)
+        return neighbour_difference(keep.view(shape), real.view(shape))
+    both = real[:, 1:] & real[:, :-1]
+    return ((keep[:, 1:] - keep[:, :-1]).square() * both).sum(1) / real.sum(1)
 
 
 def mean_over_units(values: Tensor, batch: Batch) -> Tensor:

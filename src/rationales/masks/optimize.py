@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from rationales.masks.field import line_field
+from rationales.masks.field import field, sources
 from rationales.masks.objective import Problem, loss, mask_rows, mean_over_units
 from rationales.masks.settings import MaskSettings
 from rationales.masks.stopping import Look, Stopping, stopping
@@ -45,18 +45,19 @@ class State:
     sigma_square: Tensor
     step: Tensor  # (M,)
     before: Tensor  # (M, n) keep at the last check
-    calm: Tensor  # (M,) checks in a row without movement
+    memory: Tensor  # (M,) what the stopping rule remembers
     taken: Tensor  # (M,) a stopping rule has accepted this mask
     result: Tensor  # (M, n) keep when it was accepted
 
     @classmethod
     def start(cls, batch: Batch, settings: MaskSettings) -> State:
-        real = mask_rows(batch.rows.real, batch)
+        real = sources(batch, settings.every)
         zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
+        units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
         line = torch.zeros(len(real), device=batch.device, dtype=torch.long)
         sigma = _bounded(batch, settings, torch.full_like(zeros, settings.start_sigma))
         w = torch.where(real, settings.start_w, zeros)
-        return cls(w, sigma, zeros, zeros, zeros, zeros, line, zeros + 1, line, line.bool(), zeros)
+        return cls(w, sigma, zeros, zeros, zeros, zeros, line, units + 1, units[:, 0], line.bool(), units)
 
     def take(self, masks: Tensor, width: int) -> State:
         """The lines `masks`, cut to `width` units."""
@@ -131,7 +132,7 @@ def step(problem: Problem, state: State) -> State:
         sigma_square,
         count,
         state.before,
-        state.calm,
+        state.memory,
         state.taken,
         state.result,
     )
@@ -141,8 +142,7 @@ def keep_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> T
     """(M, n): Eq. 6, or the sigmoid of w alone."""
     if settings.field == "free":
         return w.sigmoid()
-    real, position = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.position, batch)
-    return line_field(w * real, sigma, position, 1 if settings.kernel == "sigma" else 2).sigmoid()
+    return field(batch, w, sigma, 1 if settings.kernel == "sigma" else 2, settings.every).sigmoid()
 
 
 def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) -> list[tuple[int, str]]:
@@ -153,12 +153,12 @@ def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) ->
         last = state.step >= settings.steps
         due = last | (state.step % rule.every == 0)  # an input is looked at after the same steps in any company
         mean = mean_over_units(keep, batch)
-        shift = (mean - mean_over_units(state.before, batch)).abs()
+        shift = mean_over_units(state.before, batch) - mean
         moved = mean_over_units((keep - state.before).abs(), batch)
-        accepted, calm = rule.accepts(Look(state.step, mean, shift, moved, state.calm))
+        accepted, memory = rule.accepts(Look(state.step, mean, shift, moved, state.memory))
         newly = due & (accepted | last) & ~state.taken
         state.result = torch.where(newly[:, None] & real, keep, state.result)
-        state.taken, state.calm = state.taken | newly, torch.where(due, calm, state.calm)
+        state.taken, state.memory = state.taken | newly, torch.where(due, memory, state.memory)
         state.before = torch.where(due[:, None], keep, state.before)
         owner = mask_rows(batch.rows.input, batch)
         open_ = torch.zeros(batch.inputs, device=batch.device, dtype=torch.long)

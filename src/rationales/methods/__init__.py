@@ -19,11 +19,11 @@ def methods() -> list[MethodInfo]:
     return [describe(method) for method in METHODS.values()]
 
 
-def build(name: str, options: dict[str, object] | None = None) -> Method:
-    """The method called `name` with these options."""
+def build(name: str, options: dict[str, object] | None = None, kind: str = "text") -> Method:
+    """The method called `name` with these options, for inputs of this kind."""
     if name not in METHODS:
         raise OptionError(f"there is no method {name!r}; there are: {', '.join(METHODS)}")
-    return make(METHODS[name], options or {})
+    return make(METHODS[name], options or {}, kind)
 
 
 class _Listing(ModuleType):

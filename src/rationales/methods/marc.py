@@ -26,7 +26,9 @@ class Marc(MaskSettings, Method):
     summary: ClassVar[str] = "optimises a mask: sufficient, comprehensive, sparse and connected"
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(threshold=threshold) for threshold in (0.5, 0.4, 0.3, 0.2, 0.1))
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {name: asdict(settings) for name, settings in PRESETS.items()}
+    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        kind: {name: asdict(settings) for name, settings in named.items()} for kind, named in PRESETS.items()
+    }
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         found = optimize(batch, target, self, progress)

@@ -36,7 +36,7 @@ class Method(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
     # what of the scores belongs to the rationale: the first of these rules whose units alone suffice, else the first
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}  # kind of input -> name -> options
 
     @abstractmethod
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
@@ -61,7 +61,7 @@ class MethodInfo:
     name: str
     summary: str
     needs: tuple[str, ...]
-    presets: tuple[str, ...]
+    presets: Mapping[str, tuple[str, ...]]  # by the kind of input
     options: tuple[OptionInfo, ...]
 
 
@@ -71,16 +71,23 @@ def describe(method: type[Method]) -> MethodInfo:
         OptionInfo(one.name, str(one.type), one.default, one.metadata.get("help", ""), one.metadata.get("choices", ()))
         for one in fields(method)
     )
-    return MethodInfo(method.name, method.summary, method.needs, tuple(method.presets), options)
+    return MethodInfo(
+        method.name,
+        method.summary,
+        method.needs,
+        {kind: tuple(named) for kind, named in method.presets.items()},
+        options,
+    )
 
 
-def make(method: type[Method], options: Mapping[str, Any]) -> Method:
-    """The method with these options; `preset` names the values of those that are not given."""
+def make(method: type[Method], options: Mapping[str, Any], kind: str = "text") -> Method:
+    """The method with these options for this kind of input; `preset` names the values of those that are not given."""
     given = dict(options)
-    preset = given.pop("preset", None)
-    if preset is not None and preset not in method.presets:
-        known = ", ".join(method.presets) or "none"
-        raise OptionError(f"{method.name} has no preset {preset!r}; its presets are: {known}")
+    presets = method.presets.get(kind, {})
+    preset = given.pop("preset", "default" if presets else None)
+    if preset is not None and preset not in presets:
+        known = ", ".join(presets) or "none"
+        raise OptionError(f"{method.name} has no preset {preset!r} for this kind of input; its presets are: {known}")
     known_fields = {one.name: one for one in fields(method)}
     for name, value in given.items():
         if name not in known_fields:
@@ -88,5 +95,5 @@ def make(method: type[Method], options: Mapping[str, Any]) -> Method:
             raise OptionError(f"{method.name} has no option {name!r}; its options are: {known}")
         one = known_fields[name]
         check_option(name, value, str(one.type), one.metadata.get("choices", ()))
-    base = method(**(method.presets[preset] if preset is not None else {}))
+    base = method(**(presets[preset] if preset is not None else {}))
     return replace(base, **given)

@@ -78,6 +78,7 @@ class Batch(ABC):
     views: int  # how many views every segment has; rows stand in the order of views, then of masks
     classes: int
     head: Head
+    grid: tuple[int, int] | None  # height and width when units are the pixels of a grid, row by row
     budget: int  # what is run through the model at once: rows x cost of the longest (see `cost`)
     _plans: dict[tuple[int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
 
@@ -93,7 +94,7 @@ class Batch(ABC):
 
     @abstractmethod
     def take(self, inputs: Sequence[int]) -> Self:
-        """The batch of these inputs alone."""
+        """The batch of these inputs alone; they are given in rising order, and stay in it."""
 
     # -- what every batch can do --------------------------------------------------------------------------------
 

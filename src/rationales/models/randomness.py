@@ -19,7 +19,7 @@ _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _SECOND = -7723592293110705685  # 0x94D049BB133111EB
 
 
-def content_key(seed: int, *content: str | int | None) -> int:
+def content_key(seed: int, *content: str | bytes | int | None) -> int:
     """A signed 64-bit key made from a seed and an input's content."""
     digest = hashlib.blake2b(repr((seed, content)).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

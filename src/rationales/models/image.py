@@ -1,0 +1,213 @@
+"""Image classifiers as a Batch: pixels are kept or replaced where the model reads them, after its own preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rationales.errors import ModelError
+from rationales.models.batch import Batch, Noise, Piece, Rows
+from rationales.models.heads import Head, class_logits
+from rationales.models.labels import label_number
+from rationales.models.memory import available_bytes
+from rationales.models.pictures import Fit, Picture, back, baseline, place, read
+from rationales.models.randomness import content_key, normal
+from rationales.models.state import frozen
+from rationales.rationale import Grid
+
+Preprocess = Callable[[Picture], Tensor]  # -> (channels, H, W), as the model reads it
+
+
+@dataclass(eq=False)
+class ImageBatch(Batch):
+    """Rows of one picture on one baseline; a unit is a pixel of what the model reads, row by row from the top left."""
+
+    module: nn.Module
+    pixels: Tensor  # (inputs, channels, H, W)
+    empty: Tensor  # (S, channels, H, W) the baseline of every row
+
+    def cost(self) -> list[int]:
+        return [1] * self.size[0]
+
+    def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
+        shown, empty = self.pixels[self.rows.input[piece.row]], self.empty[piece.row]
+        real = self.rows.real[piece.row]
+        share = torch.where(real, keep, torch.ones_like(keep)).view(len(keep), 1, *shown.shape[2:]).to(shown.dtype)
+        mixed = share * shown + (1 - share) * empty  # Eq. 1
+        if noise is not None:
+            size = shown.square().mean((1, 2, 3), keepdim=True).sqrt()
+            mixed = mixed + noise.scale * size * normal(noise.key, shown.shape[1:], shown.dtype)
+        return class_logits(self.head, call(self.module, mixed).to(device=self.device, dtype=self.dtype))
+
+    def take(self, inputs: Sequence[int]) -> ImageBatch:
+        chosen = torch.tensor(list(inputs), device=self.device)
+        row = torch.nonzero(torch.isin(self.rows.input, chosen)).flatten()
+        return ImageBatch(
+            rows=self.rows.take(row, self.size[1]),
+            inputs=len(inputs),
+            views=self.views,
+            classes=self.classes,
+            head=self.head,
+            budget=self.budget,
+            grid=self.grid,
+            module=self.module,
+            pixels=self.pixels[chosen],
+            empty=self.empty[row],
+        )
+
+
+@dataclass(frozen=True)
+class EncodedPicture:
+    """A picture ready to be explained."""
+
+    source: Picture
+    pixels: Tensor  # (channels, H, W) as the model reads it
+    real: Tensor  # (H, W) bool: not padding
+
+
+@dataclass(eq=False)
+class ImageModel:
+    """An image classifier that can be explained."""
+
+    module: nn.Module
+    preprocess: Preprocess
+    fit: Fit
+    head: Head
+    labels: tuple[str, ...]
+    name: str
+    baselines: tuple[str, ...] = ("black", "white", "mean", "blur-10")
+    mean_colour: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of natural photographs, in [0, 1]
+    kind: str = field(default="image", init=False)
+    unit: str = field(default="pixel", init=False)
+    _row_bytes: int = field(default=0, init=False, repr=False)
+
+    @property
+    def baseline(self) -> str:
+        """The names of the baselines."""
+        return ", ".join(self.baselines)
+
+    def read(self, given: Any, name: str | None) -> Picture:
+        """A picture from a path, a PIL image or an array."""
+        return read(given, name)
+
+    def encode(self, pictures: Sequence[Picture]) -> list[EncodedPicture]:
+        """What the model reads of each picture."""
+        return [EncodedPicture(one, self.preprocess(one), place(one, self.fit)[1]) for one in pictures]
+
+    def title(self, source: Picture) -> str:
+        """What to call a picture in a message."""
+        return source.name
+
+    def describe(self, encoded: EncodedPicture, scores: Tensor) -> dict[str, Any]:
+        """What a result says of the picture, its scores taken back to its own size."""
+        at_size = back(scores.view(self.fit.height, self.fit.width), self.fit, encoded.source)
+        return {
+            "text": "",
+            "name": encoded.source.name,
+            "picture": encoded.source.pixels,
+            "units": Grid(*encoded.source.size),
+            "scores": at_size.flatten().numpy(),
+        }
+
+    def batch(self, encoded: Sequence[EncodedPicture], seed: int = 0) -> ImageBatch:
+        """The rows of all these pictures, on every baseline."""
+        device, dtype = _home(self.module)
+        views, count = len(self.baselines), len(encoded)
+        keys = [content_key(seed, one.source.pixels.tobytes()) for one in encoded]
+        pixels = torch.stack([one.pixels for one in encoded]).to(device=device, dtype=dtype)
+        height, width = pixels.shape[2:]
+        units = height * width
+        shift, scale = self.normalisation(pixels.shape[1])
+        plain = [one.pixels * scale + shift for one in encoded]  # back in [0, 1]
+        empty = [
+            (baseline(name, picture, self.mean_colour, key, one.real) - shift) / scale
+            for name in self.baselines
+            for one, picture, key in zip(encoded, plain, keys, strict=True)
+        ]
+        rows = Rows(
+            input=torch.arange(count, device=device).repeat(views),
+            mask=torch.arange(count, device=device).repeat(views),
+            view=torch.arange(views, device=device).repeat_interleave(count),
+            key=torch.tensor(keys, device=device).repeat(views),
+            unit=torch.arange(units, device=device).expand(views * count, units),
+            real=torch.stack([one.real.flatten() for one in encoded]).to(device).repeat(views, 1),
+            position=_places(height, width, device, dtype).expand(views * count, units, 2),
+            blend=torch.full((1, 1), 1 / views, device=device, dtype=dtype).expand(views * count, units),
+        )
+        return ImageBatch(
+            rows=rows,
+            inputs=count,
+            views=views,
+            classes=len(self.labels),
+            head=self.head,
+            budget=max(1, available_bytes(device) // self._bytes_per_row(pixels[:1])),
+            grid=(height, width),
+            module=self.module,
+            pixels=pixels,
+            empty=torch.stack(empty).to(device=device, dtype=dtype),
+        )
+
+    def normalisation(self, channels: int) -> tuple[Tensor, Tensor]:
+        """(channels, 1, 1) each: shift and scale that take what the model reads back to [0, 1].
+
+        Read off what the preprocessing makes of a black and of a white picture, so that any preprocessing will do.
+        """
+        flat = (np.full((self.fit.height, self.fit.width, 3), value, dtype=np.uint8) for value in (0, 255))
+        black, white = (self.preprocess(Picture(pixels, "one colour")) for pixels in flat)
+        low, high = black.flatten(1).amin(1), white.flatten(1).amax(1)
+        if len(low) != channels or bool((high <= low).any()):
+            raise ModelError("the preprocessing does not tell a white picture from a black one")
+        scale = 1 / (high - low)
+        return (-low * scale)[:, None, None], scale[:, None, None]
+
+    def target(self, wanted: str | int | None) -> int | None:
+        """The number of a class given by label or number."""
+        return label_number(self.labels, wanted)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """A frozen module inside the block, given back as it was."""
+        with frozen(self.module):
+            yield
+
+    def _bytes_per_row(self, pixels: Tensor) -> int:
+        """What one row stores for the backward pass, measured once."""
+        if not self._row_bytes:
+            stored: dict[int, int] = {}
+
+            def note(value: Tensor) -> Tensor:
+                stored[value.data_ptr()] = value.nbytes
+                return value
+
+            with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+                call(self.module, pixels.detach().requires_grad_())
+            self._row_bytes = max(sum(stored.values()), pixels.nbytes)
+        return self._row_bytes
+
+
+def call(module: nn.Module, pixels: Tensor) -> Tensor:
+    """(R, outputs): the logits, whatever the module wraps them in."""
+    output: Any = module(pixels)
+    found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
+    if not isinstance(found, Tensor) or found.dim() != 2:
+        raise ModelError("the model does not give one row of logits for each picture; is it a classifier?")
+    return found
+
+
+def _home(module: nn.Module) -> tuple[torch.device, torch.dtype]:
+    weight = next(module.parameters(), None)
+    if weight is None:
+        return torch.device("cpu"), torch.float32
+    return weight.device, weight.dtype
+
+
+def _places(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """(H * W, 2): row and column of every pixel."""
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    return torch.stack([rows.flatten(), columns.flatten()], -1).to(device=device, dtype=dtype)

@@ -1,0 +1,121 @@
+"""Image classifiers from a name of ours, a Hugging Face id or folder, or a module with its preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from rationales.errors import ModelError, OptionError
+from rationales.models.heads import Head
+from rationales.models.image import ImageModel
+from rationales.models.pictures import Fit, Picture, blur_radius, place
+
+LITE = "efficientnet-lite0"
+BASELINES = ("black", "white", "mean")  # the paper's, for convolutional networks
+
+
+def efficientnet_lite(baselines: Sequence[str] | None = None) -> ImageModel:
+    """EfficientNet-Lite0 with ImageNet weights, the default image model."""
+    from rationales.models.efficientnet import load_lite
+
+    module, labels, how = load_lite(0)
+    fit = Fit("crop", how["size"], how["size"], resize=how["crop"], resample=how["resample"])
+
+    def preprocess(picture: Picture) -> Tensor:
+        return (place(picture, fit)[0] - how["mean"]) / how["std"]
+
+    return ImageModel(module, preprocess, fit, Head.SOFTMAX, labels, LITE, _checked(baselines))
+
+
+def from_processor(module: nn.Module, processor: Any, name: str, baselines: Sequence[str] | None = None) -> ImageModel:
+    """A Hugging Face image classifier with its own processor."""
+    fit = _fit_of(processor)
+
+    def preprocess(picture: Picture) -> Tensor:
+        made = processor(images=np.asarray(picture.pixels), return_tensors="pt", input_data_format="channels_last")
+        pixels: Tensor = made["pixel_values"][0]
+        if pixels.shape[1:] != (fit.height, fit.width):
+            raise ModelError(
+                f"the processor makes {tuple(pixels.shape[1:])} pixels where {(fit.height, fit.width)} were expected"
+            )
+        return pixels
+
+    config: Any = module.config
+    labels = tuple(str(config.id2label[index]) for index in sorted(config.id2label, key=int))
+    several = getattr(config, "problem_type", None) == "multi_label_classification"
+    head = Head.MULTI_LABEL if several else Head.SOFTMAX
+    mean = getattr(processor, "image_mean", None) or (0.485, 0.456, 0.406)
+    colour = (float(mean[0]), float(mean[1]), float(mean[2]))
+    return ImageModel(module, preprocess, fit, head, labels, name, _checked(baselines), colour)
+
+
+def from_module(
+    module: nn.Module,
+    preprocess: Callable[[Any], Any],  # a tensor, if all is well
+    labels: Sequence[str],
+    name: str,
+    baselines: Sequence[str] | None = None,
+) -> ImageModel:
+    """Any module with a callable that turns a PIL image into a (channels, H, W) tensor; scores cover what it reads.
+
+    The callable is taken to resize the whole picture; one that crops should be given as a Hugging Face processor, which
+    says so.
+    """
+    from PIL import Image
+
+    def prepared(picture: Picture) -> Tensor:
+        made = preprocess(Image.fromarray(picture.pixels))
+        if not isinstance(made, Tensor) or made.dim() not in (3, 4):
+            raise ModelError("the preprocessing must give a tensor (channels, height, width)")
+        return made if made.dim() == 3 else made[0]
+
+    grey = Picture(np.full((64, 64, 3), 128, dtype=np.uint8), "grey")
+    height, width = prepared(grey).shape[1:]
+    fit = Fit("squash", int(height), int(width))
+    return ImageModel(module, prepared, fit, Head.SOFTMAX, tuple(labels), name, _checked(baselines))
+
+
+def is_processor(given: Any) -> bool:
+    """Whether this is an image processor of Hugging Face."""
+    return "pixel_values" in getattr(given, "model_input_names", ())
+
+
+def _fit_of(processor: Any) -> Fit:
+    """Where the processor puts a picture, read off its settings."""
+    size, crop = _sides(getattr(processor, "size", None)), _sides(getattr(processor, "crop_size", None))
+    cropped = bool(getattr(processor, "do_center_crop", False)) and crop is not None
+    if not cropped and (size is None or len(size) == 1):
+        raise ModelError("the image processor does not resize to a fixed height and width; give one that does")
+    if not cropped or crop is None:
+        height, width = size or (0, 0)
+        return Fit("squash", height, width)
+    height, width = crop if len(crop) == 2 else (crop[0], crop[0])
+    resize: int | tuple[int, int] | None = None
+    if size is not None and getattr(processor, "do_resize", True):
+        resize = size[0] if len(size) == 1 else (size[0], size[1])
+    return Fit("crop", height, width, resize=resize)
+
+
+def _sides(size: Any) -> tuple[int, ...] | None:
+    """(side,) for the shortest edge, (height, width), or None."""
+    if size is None:
+        return None
+    given = dict(size) if not isinstance(size, int) else {"height": size, "width": size}
+    if given.get("shortest_edge"):
+        return (int(given["shortest_edge"]),)
+    if given.get("height") and given.get("width"):
+        return int(given["height"]), int(given["width"])
+    return None
+
+
+def _checked(baselines: Sequence[str] | None) -> tuple[str, ...]:
+    chosen = tuple([baselines] if isinstance(baselines, str) else baselines or BASELINES)
+    if not chosen:
+        raise OptionError("give at least one baseline")
+    for name in chosen:
+        if name not in ("black", "white", "mean", "noise"):
+            blur_radius(name)  # says what there is
+    return chosen

@@ -1,0 +1,30 @@
+"""Which class a person means."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from rationales.errors import OptionError
+
+SHOWN = 12  # labels listed in a message
+
+
+def label_number(labels: Sequence[str], wanted: str | int | None) -> int | None:
+    """The number of a class given by its label (any case) or its number; None stays None."""
+    if wanted is None:
+        return None
+    if hasattr(wanted, "__index__") and not isinstance(wanted, bool):  # NumPy's and tensors' integers, too
+        number = operator.index(wanted)
+        if 0 <= number < len(labels):
+            return number
+    if isinstance(wanted, str):
+        lowered = [label.lower() for label in labels]
+        if wanted in labels:
+            return list(labels).index(wanted)
+        if wanted.lower() in lowered:
+            return lowered.index(wanted.lower())
+        if wanted.isdecimal() and int(wanted) < len(labels):
+            return int(wanted)
+    known = ", ".join(labels[:SHOWN]) + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
+    raise OptionError(f"the model has no label {wanted!r}; its labels are: {known}")

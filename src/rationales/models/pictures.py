@@ -1,0 +1,373 @@
+"""Pictures: read from anything, fitted into a model's input and back, and the baselines that say nothing.
+
+Pillow is needed here (`pip install 'rationales[images]'`) and is imported when the first picture is read.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import os
+import re
+import struct
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rationales.errors import InputError, ModelError, OptionError
+from rationales.models.randomness import uniform
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SMALLEST = 4  # pixels a side: below this there is nothing to point at
+LONGEST = 4096  # pixels of the long side; larger pictures are reduced to this
+MOST = 100_000_000  # pixels in all; larger pictures are refused before they are decoded
+BASELINES = ("black", "white", "mean", "noise", "blur-N (N: the radius in pixels)")
+_WIDEST_BLUR = 500.0
+_ONE_OF_MANY = ("MPO", "PSD")  # a photograph with its preview, a drawing with its layers: the first is the picture
+_SMOOTH = ("L", "LA", "RGB", "RGBA", "CMYK")  # modes whose pixels can be averaged as they are
+_ORIENTATION = 0x0112  # the EXIF tag
+# What makes a picture upright that was stored with an orientation; the values are Pillow's names of the turns.
+_TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE"}
+_TURNS |= {6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
+
+Source = Any  # a path, a PIL image or a NumPy array; Pillow's type cannot be named before it is imported
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture as it is looked at: upright, in colour, opaque."""
+
+    pixels: NDArray[np.uint8]  # (h, w, 3), read-only
+    name: str
+    reduced_from: tuple[int, int] | None = None  # height and width before it was reduced to `LONGEST`
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.pixels.shape[0], self.pixels.shape[1]
+
+
+def read(source: Source, name: str | None = None) -> Picture:
+    """Make a picture of a path, a PIL image, or an array (h, w), (h, w, 3) or (h, w, 4): uint8, or float in [0, 1].
+
+    Turned upright by its EXIF orientation; gray, palette, 16 bits and CMYK become RGB; what is transparent becomes
+    white; colour profiles are ignored. More than `LONGEST` pixels on a side are reduced, and `reduced_from` says so.
+    """
+    module = _pillow()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of sizes, which `MOST` limits, and of odd notes beside the pixels
+        if isinstance(source, np.ndarray):
+            title = name or "the array"
+            image: Image.Image = module.fromarray(_bytes(source, title))
+            return _finished(image, title, _checked(image, title))
+        if isinstance(source, module.Image):
+            return _decoded(source, name or str(getattr(source, "filename", "")) or "the image", own=False)
+        if isinstance(source, (str, os.PathLike)):
+            return _opened(Path(source), name or str(source))
+    raise InputError(f"an image is a path, a PIL image or a NumPy array, not {type(source).__name__}")
+
+
+def _opened(path: Path, title: str) -> Picture:
+    module = _pillow()
+    try:
+        with module.open(path) as image:
+            return _decoded(image, title, own=True)
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise InputError(f"{title} is a folder; give an image file") from None
+    except module.DecompressionBombError:
+        raise InputError(_too_large(title, "far more")) from None
+    except module.UnidentifiedImageError:
+        raise InputError(_no_image(path, title)) from None
+    except Exception as error:  # what the system says, or one of the many kinds that decoders raise
+        if isinstance(error, OSError) and error.strerror:
+            raise InputError(f"cannot read {title}: {error.strerror}") from error
+        raise InputError(_broken(title, error)) from error
+
+
+def _decoded(image: Image.Image, title: str, own: bool) -> Picture:
+    """The picture in a PIL image; one of `own` may be changed, a user's is left as it is."""
+    height, width = _checked(image, title)
+    try:
+        frames = 1 if image.format in _ONE_OF_MANY else int(getattr(image, "n_frames", 1))
+        if frames > 1:
+            raise InputError(f"{title} is animated or has pages ({frames} frames); save one of them as a PNG")
+        if own and max(height, width) > LONGEST:
+            image.draft(None, _reduced(width, height))  # a JPEG is decoded at a half or a quarter, never below this
+        image.load()
+        turn = _turn(image)
+        if max(height, width) > LONGEST and image.mode in _SMOOTH and "transparency" not in image.info:
+            image = _shrunk(image, height, width)  # before anything is copied at full size
+        return _finished(_coloured(image, title), title, (height, width), turn)
+    except InputError:
+        raise
+    except Exception as error:  # decoders raise many kinds; each means that the picture cannot be had
+        raise InputError(_broken(title, error)) from error
+
+
+def _checked(image: Image.Image, title: str) -> tuple[int, int]:
+    """Height and width, from the header alone."""
+    width, height = image.size
+    if height * width > MOST:
+        raise InputError(_too_large(title, f"{width} × {height}"))
+    if min(height, width) < SMALLEST:
+        raise InputError(
+            f"{title} is too small to explain ({width} × {height} pixels); give at least {SMALLEST} × {SMALLEST}"
+        )
+    return height, width
+
+
+def _finished(image: Image.Image, title: str, size: tuple[int, int], turn: str | None = None) -> Picture:
+    """Reduce and turn an RGB image that had `size` (height, width) before anything was done to it."""
+    module = _pillow()
+    large = max(size) > LONGEST
+    if large:
+        image = _shrunk(image, *size)
+    if turn is not None:
+        image = image.transpose(module.Transpose[turn])
+        size = (size[1], size[0]) if turn in ("TRANSPOSE", "TRANSVERSE", "ROTATE_90", "ROTATE_270") else size
+    pixels = np.array(image, dtype=np.uint8)
+    pixels.flags.writeable = False
+    return Picture(pixels, title, size if large else None)
+
+
+def _shrunk(image: Image.Image, height: int, width: int) -> Image.Image:
+    return image.resize(_reduced(width, height), _pillow().Resampling.BICUBIC, reducing_gap=3.0)
+
+
+def _reduced(width: int, height: int) -> tuple[int, int]:
+    scale = LONGEST / max(width, height)
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def _turn(image: Image.Image) -> str | None:
+    try:
+        return _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error):  # notes nobody can read turn nothing
+        return None
+
+
+def _coloured(image: Image.Image, title: str) -> Image.Image:
+    """Any mode -> RGB; what is transparent shows white."""
+    module = _pillow()
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise InputError(f"{title} has values outside of 0 to 65535; save it with 8 or 16 bits per colour")
+        return _rgb(module.fromarray((values / 257).round().astype(np.uint8)))
+    if image.mode == "F":
+        return _rgb(module.fromarray(_bytes(np.asarray(image), title)))
+    if image.has_transparency_data:
+        clear = image.convert("RGBA")
+        return _rgb(module.alpha_composite(module.new("RGBA", clear.size, "white"), clear))
+    return _rgb(image)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _bytes(values: NDArray[Any], title: str) -> NDArray[np.uint8]:
+    """An array of a picture as opaque uint8 (h, w) or (h, w, 3); anything else is an error that says so."""
+    if values.ndim == 3 and values.shape[0] in (1, 3, 4) and values.shape[2] not in (3, 4):
+        raise InputError(f"{title} has the shape {values.shape}, colours first; give array.transpose(1, 2, 0)")
+    if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (3, 4)):
+        raise InputError(f"{title} has the shape {values.shape}; give (h, w), (h, w, 3) or (h, w, 4)")
+    if values.size == 0:
+        raise InputError(f"{title} is empty, its shape is {values.shape}; give at least {SMALLEST} × {SMALLEST}")
+    if values.shape[0] * values.shape[1] > MOST:
+        raise InputError(_too_large(title, f"{values.shape[1]} × {values.shape[0]}"))
+    if np.issubdtype(values.dtype, np.floating):
+        if not np.isfinite(values).all():
+            raise InputError(f"{title} holds NaN or infinite values; give numbers in [0, 1]")
+        low, high = float(values.min()), float(values.max())
+        if low < 0 or high > 1:
+            raise InputError(f"{title} has values from {low:.4g} to {high:.4g}; give floats in [0, 1], or uint8")
+        values = (values.astype(np.float32) * 255).round().astype(np.uint8)
+    if values.dtype != np.uint8:
+        raise InputError(f"{title} holds {values.dtype}; give uint8 (0 to 255) or floats in [0, 1]")
+    if values.ndim == 2:
+        return np.repeat(values[..., None], 3, axis=2)
+    if values.shape[2] == 4:
+        opacity = values[..., 3:].astype(np.float32) / 255
+        return (values[..., :3] * opacity + 255 * (1 - opacity)).round().astype(np.uint8)
+    return np.ascontiguousarray(values)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ModelError("pictures need Pillow, which is not installed: pip install 'rationales[images]'") from None
+    return Image
+
+
+def _too_large(title: str, size: str) -> str:
+    return f"{title} is too large ({size} pixels; the limit is {MOST // 1_000_000} million); make it smaller first"
+
+
+def _no_image(path: Path, title: str) -> str:
+    with path.open("rb") as file:
+        start = file.read(4096)
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(start)  # may end in half a character
+        kind = "empty" if not start else "no image that Pillow can read" if "\x00" in text else "a text, not an image"
+    except UnicodeDecodeError:
+        kind = "no image that Pillow can read"
+    return f"{title} is {kind}; give an image file, such as a JPEG or PNG"
+
+
+def _broken(title: str, error: Exception) -> str:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"{title} is damaged, cut off or of an unknown kind ({reason}); get it again, or save it anew as a PNG"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a picture of any size is put into a model's input of `height` × `width`, and scores are taken back.
+
+    `squash`: resized, whatever its shape. `crop`: resized to `resize`, its short side or its (height, width), then the
+    middle is cut out; by default as little is cut as possible. `pad`: resized so that all of it fits, in the middle of
+    the colour `fill`.
+    """
+
+    kind: Literal["squash", "crop", "pad"]
+    height: int
+    width: int
+    resize: int | tuple[int, int] | None = None
+    fill: tuple[float, float, float] = (0.5, 0.5, 0.5)  # of what the picture does not cover, in [0, 1]
+    resample: str = "bilinear"  # or another of Pillow's names: bicubic, lanczos, nearest, box, hamming
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("squash", "crop", "pad"):
+            raise OptionError(f"there is no fit {self.kind!r}; there is: squash, crop, pad")
+        if self.resize is not None and self.kind != "crop":
+            raise OptionError(f"only the fit crop resizes before it cuts; {self.kind} has no resize")
+        if min(self.height, self.width, *np.ravel(1 if self.resize is None else self.resize)) < 1:
+            raise OptionError(f"the sizes of a fit are pixels, at least 1; not {self}")
+
+    def layout(self, height: int, width: int) -> tuple[int, int, int, int]:
+        """Rows and columns of the resized picture, and the row and column of the input where it begins (maybe < 0)."""
+        wanted = (self.height, self.width)
+        if self.kind == "squash":
+            return (*wanted, 0, 0)
+        if isinstance(self.resize, tuple):
+            rows, columns = self.resize
+        elif self.resize is not None:  # the long side is rounded down, as the usual preprocessors do
+            rows, columns = (self.resize * side // min(height, width) for side in (height, width))
+        else:
+            choose = min if self.kind == "pad" else max
+            scale = choose(self.height / height, self.width / width)
+            rows, columns = (max(1, round(side * scale)) for side in (height, width))
+        return rows, columns, -((rows - self.height) // 2), -((columns - self.width) // 2)
+
+
+def place(picture: Picture, fit: Fit) -> tuple[Tensor, Tensor]:
+    """The model's input, (3, H, W) float32 in [0, 1], and which of its pixels are the picture's, (H, W) bool."""
+    module = _pillow()
+    filters = [one.name.lower() for one in module.Resampling]
+    if fit.resample not in filters:
+        raise OptionError(f"there is no way to resize called {fit.resample!r}; there is: {', '.join(filters)}")
+    (height, width), (rows, columns, top, left) = picture.size, fit.layout(*picture.size)
+    first, last = max(0, -top), min(rows, fit.height - top)  # what is seen of the resized picture
+    start, end = max(0, -left), min(columns, fit.width - left)
+    box = (start * width / columns, first * height / rows, end * width / columns, last * height / rows)
+    # Only what is seen is resized: the same numbers as cutting later, and a long thin picture stays small.
+    image = module.fromarray(picture.pixels).resize(
+        (end - start, last - first), module.Resampling[fit.resample.upper()], box=box
+    )
+    pixels = torch.tensor(fit.fill, dtype=torch.float32)[:, None, None].repeat(1, fit.height, fit.width)
+    real = torch.zeros(fit.height, fit.width, dtype=torch.bool)
+    area = (slice(top + first, top + last), slice(left + start, left + end))
+    real[area] = True
+    pixels[(slice(None), *area)] = torch.from_numpy(np.array(image, dtype=np.float32) / 255).permute(2, 0, 1)
+    return pixels, real
+
+
+def back(scores: Tensor, fit: Fit, picture: Picture) -> Tensor:
+    """Scores (…, H, W) of a model's input -> (…, h, w) float32 at the picture's size; 0 for what the model never saw.
+
+    Bilinear between the centres of pixels (averaged where the picture is smaller than the input); padding has no part.
+    """
+    if scores.shape[-2:] != (fit.height, fit.width):
+        raise InputError(f"scores have the shape {tuple(scores.shape)}; the input is {fit.height} × {fit.width}")
+    rows, columns, top, left = fit.layout(*picture.size)
+    down = _axis(picture.size[0], rows, top, fit.height).to(scores.device)
+    across = _axis(picture.size[1], columns, left, fit.width).to(scores.device)
+    return down @ scores.float() @ across.T
+
+
+def _axis(size: int, resized: int, begin: int, wanted: int) -> Tensor:
+    """(size, wanted): the share of every pixel of the input in every pixel of the picture, along one side."""
+    centre = (torch.arange(size, dtype=torch.float64)[:, None] + 0.5) * resized / size
+    pixel = torch.arange(wanted, dtype=torch.float64) - begin + 0.5  # both are places on the resized picture
+    real = (pixel > 0) & (pixel < resized)
+    share = (1 - (centre - pixel).abs() / max(1.0, resized / size)).clamp(min=0) * real
+    seen = (centre >= -begin) & (centre <= wanted - begin)
+    return (share / share.sum(1, keepdim=True).clamp(min=1e-9) * seen).float()
+
+
+def baseline(
+    name: str | Tensor, pixels: Tensor, mean_colour: Sequence[float], key: int, real: Tensor | None = None
+) -> Tensor:
+    """An input that says nothing, in place of `pixels` (3, H, W) in [0, 1] and of the same shape.
+
+    `name`: one of `BASELINES`, or a picture (3, H, W) of the user's. `mean_colour`: the average over the data the model
+    learned from. `key`: what the noise is drawn from, uniformly. `real`: (H, W), what is no padding; a blur takes in
+    nothing else.
+    """
+    if isinstance(name, Tensor):
+        if name.shape != pixels.shape:
+            raise OptionError(f"the baseline has the shape {tuple(name.shape)}, the input {tuple(pixels.shape)}")
+        if not bool(((name >= 0) & (name <= 1)).all()):
+            raise OptionError("the baseline picture has values outside of [0, 1], or NaN; give pixels in [0, 1]")
+        return name.to(pixels)
+    if name == "noise":
+        return uniform(torch.tensor([key], device=pixels.device), pixels.numel()).view(pixels.shape).to(pixels)
+    colours = {"black": (0.0, 0.0, 0.0), "white": (1.0, 1.0, 1.0), "mean": mean_colour}
+    if name in colours:
+        return torch.as_tensor(colours[name]).to(pixels)[:, None, None].expand_as(pixels).clone()
+    return blur(pixels, blur_radius(name), real)
+
+
+def blur_radius(name: str) -> float:
+    """20.0 for `blur-20`; an error for anything that is no baseline."""
+    if found := re.fullmatch(r"blur-(\d+(?:\.\d+)?)", name):
+        if 0 < float(found[1]) <= _WIDEST_BLUR:
+            return float(found[1])
+        raise OptionError(f"the radius of {name} must be above 0 and at most {_WIDEST_BLUR:.0f} pixels")
+    raise OptionError(f"there is no baseline {name!r}; there is: {', '.join(BASELINES)}")
+
+
+def blur(pixels: Tensor, radius: float, real: Tensor | None = None) -> Tensor:
+    """(…, H, W) blurred by a Gaussian whose standard deviation is `radius` pixels; reflected at the border."""
+    down, across = (_gaussian(size, radius).to(pixels) for size in pixels.shape[-2:])
+    if real is None:
+        return down @ pixels @ across.T
+    weight = down @ real.to(pixels) @ across.T
+    mixed = down @ (pixels * real) @ across.T / weight.clamp(min=1e-6)
+    return torch.where(real, mixed, pixels)
+
+
+def _gaussian(size: int, radius: float) -> Tensor:
+    """(size, size): every pixel's share in every blurred one; beyond the border the picture is its own mirror image."""
+    reach = math.ceil(4 * radius)
+    distance = torch.arange(-reach, reach + 1)
+    weight = torch.exp(-(distance.double() ** 2) / (2 * radius**2))
+    period = max(1, 2 * (size - 1))
+    source = (torch.arange(size)[:, None] + distance) % period
+    source = torch.where(source >= size, period - source, source)
+    share = (weight / weight.sum()).expand(size, -1)
+    return torch.zeros(size, size, dtype=torch.float64).scatter_add_(1, source, share)

@@ -1,0 +1,113 @@
+"""A rationale as a file: JSON, and safetensors for many numbers. Never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rationales.errors import InputError
+from rationales.files import read_text, write_bytes, write_text
+from rationales.rationale import Grid, Note, Rationale, Rule, Unit
+
+FORMAT = 1  # raised when the saved form changes so that older files would be misread
+MANY = 20_000  # scores that go into a file of their own when they are for pixels
+
+
+def to_dict(rationale: Rationale) -> dict[str, Any]:
+    """Plain data: everything `from_dict` needs, and the spans or regions for other programs."""
+    return {
+        "format": FORMAT,
+        "target": rationale.target,
+        "probabilities": {name: dict(by_label) for name, by_label in rationale.probabilities.items()},
+        **_units(rationale),
+        "scores": [float(np.format_float_positional(score, unique=True)) for score in rationale.scores],
+        "notes": [asdict(note) for note in rationale.notes],
+        "method": rationale.method,
+        "options": dict(rationale.options),
+        "rule": {name: value for name, value in asdict(rationale.rule).items() if value is not None},
+        "baseline": rationale.baseline,
+        "unit": rationale.unit,
+        "seed": rationale.seed,
+        "steps": rationale.steps,
+        "stop": rationale.stop,
+        "segments": rationale.segments,
+        "seconds": rationale.seconds,
+        "labels": list(rationale.labels),
+        "model": rationale.model,
+        "versions": dict(rationale.versions),
+    }
+
+
+def _units(rationale: Rationale) -> dict[str, Any]:
+    """What was explained and what was found in it."""
+    name = {} if rationale.name is None else {"name": rationale.name}
+    if isinstance(rationale.units, Grid):
+        return {"regions": [asdict(one) for one in rationale.regions()], **name, "units": asdict(rationale.units)}
+    units, spans = [asdict(unit) for unit in rationale.units], [asdict(span) for span in rationale.spans()]
+    if rationale.pair is None:  # the part says something only when there are two
+        for entry in (*units, *spans):
+            del entry["part"]
+    pair = {} if rationale.pair is None else {"pair": rationale.pair}
+    return {"spans": spans, "text": rationale.text, **pair, **name, "units": units}
+
+
+def from_dict(data: Mapping[str, Any]) -> Rationale:
+    """The inverse of `to_dict`; a picture itself is not part of it."""
+    given = {key: value for key, value in data.items() if key not in ("format", "spans", "regions")}
+    units = data["units"]
+    given["text"] = data.get("text", "")
+    given["units"] = Grid(**units) if isinstance(units, Mapping) else tuple(Unit(**unit) for unit in units)
+    given["scores"] = np.asarray(data["scores"], dtype=np.float32)
+    given["labels"] = tuple(data["labels"])
+    given["rule"] = Rule(**data["rule"])
+    given["notes"] = tuple(Note(**note) for note in data["notes"])
+    return Rationale(**given)
+
+
+def save(rationale: Rationale, path: str | os.PathLike[str]) -> Path:
+    """Write JSON; the scores of many pixels go into a safetensors file beside it, written first."""
+    data = to_dict(rationale)
+    if isinstance(rationale.units, Grid) and len(rationale.units) > MANY:
+        from safetensors.numpy import save as packed
+
+        beside = Path(path).with_suffix(".safetensors")
+        write_bytes(beside, packed({"scores": np.ascontiguousarray(rationale.scores, dtype=np.float32)}))
+        data["scores"] = {"file": beside.name}
+    return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def load(path: str | os.PathLike[str]) -> Rationale:
+    """Read what `save` wrote."""
+    try:
+        data = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON (line {error.lineno}): {error.msg}") from None
+    if not isinstance(data, dict) or "units" not in data or "scores" not in data:
+        raise InputError(f"{path} does not hold a rationale")
+    if data.get("format") != FORMAT:
+        raise InputError(f"{path} has format {data.get('format')!r}; this version reads format {FORMAT}")
+    try:
+        if isinstance(data["scores"], Mapping):
+            data["scores"] = _beside(Path(path), str(data["scores"]["file"]))
+        return from_dict(data)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} does not hold a whole rationale: {error}") from None
+
+
+def _beside(path: Path, name: str) -> np.ndarray:
+    """The scores in a file that lies beside `path`, and nowhere else."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    beside = path.parent / Path(name).name
+    try:
+        scores: np.ndarray = load_file(beside)["scores"]
+    except (OSError, KeyError, SafetensorError):
+        raise InputError(f"{path} needs its scores in {beside}, which cannot be read; keep the two together") from None
+    return scores
