@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def load(source: str | None = None, **options: Any) -> SimpleNamespace:
         seen.update(source=source, load=options)
-        return SimpleNamespace(labels=("negative", "positive"), name="a-model")
+        return SimpleNamespace(labels=("negative", "positive"), name="a-model", kind="text")
 
     def explain(model: SimpleNamespace, inputs: Any, **options: Any) -> Rationale:
         seen.update(inputs=inputs, explain=options)
@@ -266,6 +266,7 @@ class TestProgress:
     @pytest.fixture
     def terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("rich.console.Console.is_terminal", True)
+        monkeypatch.setattr("rich.console.Console.is_dumb_terminal", False)  # whatever TERM says where this runs
 
     @pytest.mark.parametrize(("patience", "expected"), [(60.0, False), (-1.0, True)], ids=["quick", "slow"])
     def test_a_bar_appears_only_after_a_while(
@@ -290,9 +291,10 @@ class TestProgress:
 
 
 SLOW_LIBRARY = """
-import sys, time, rationales
+import signal, sys, time, rationales
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background jobs deaf to it
 from types import SimpleNamespace
-rationales.load = lambda *a, **k: SimpleNamespace(labels=("a", "b"))
+rationales.load = lambda *a, **k: SimpleNamespace(labels=("a", "b"), kind="text")
 def explain(*a, **k):
     print("working", file=sys.stderr, flush=True)
     time.sleep(60)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from rationales.errors import RationalesError
     from rationales.methods import methods
     from rationales.models.default import models_available
-    from rationales.models.loading import load
+    from rationales.models.front import load
     from rationales.pipeline import explain
     from rationales.rationale import Rationale
 
 _HOME = {
-    "load": "rationales.models.loading",
+    "load": "rationales.models.front",
     "explain": "rationales.pipeline",
     "methods": "rationales.methods",
     "models_available": "rationales.models.default",

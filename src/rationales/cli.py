@@ -78,6 +78,9 @@ def explain(
         str | None, typer.Argument(help="The text; '-' or nothing reads standard input.", show_default=False)
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a UTF-8 file.")] = None,
+    image: Annotated[
+        Path | None, typer.Option("--image", "-i", help="Explain a picture instead of a text.", show_default=False)
+    ] = None,
     pair: Annotated[
         str | None, typer.Option(help="The second text, for models of text pairs (premise and hypothesis).")
     ] = None,
@@ -102,6 +105,7 @@ def explain(
     ] = None,
     smooth: Annotated[float | None, typer.Option(help="Width of a Gaussian over neighbouring units.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page to share, with a threshold slider.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a picture's rationale side by side as PNG.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the result as JSON, for Rationale.load.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
@@ -109,7 +113,7 @@ def explain(
         bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
     ] = False,
 ) -> None:
-    """Show which words of a text made a model decide.
+    """Show which words of a text, or which regions of a picture, made a model decide.
 
     Without --model the sentiment model inside the package is used; nothing is downloaded.
 
@@ -124,35 +128,46 @@ def explain(
       rationales explain "A man sleeps." --pair "He is awake." --model ./nli
 
       rationales explain --file review.txt --set steps=200 --target positive
+
+      rationales explain --image cat.jpg --html why.html --png why.png
     """
-    _check_outputs(file, html, save)
+    _check_outputs(file or image, html, png, save)
     options = _options(settings or [])
-    source = _text(text, file)
+    source = _source(text, file, image, pair)
+    if png is not None and image is None:
+        raise OptionError("--png is for pictures; a text is shown by --html")
     silence_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):
         import rationales
+        from rationales.models.default import IMAGE_MODEL
 
+        wanted = model or (IMAGE_MODEL if image is not None else None)
         explained = rationales.load(
-            model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+            wanted, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
         )
+        if (image is not None) != (explained.kind == "image"):
+            what = "pictures, so give --image" if image is None else "texts, not pictures; give another --model"
+            raise OptionError(f"{explained.name} is a model of {what}")
     with progress(f"explaining with {method}") as report:
         rationale = rationales.explain(
             explained,
-            source if pair is None else (source, _utf8(pair, "--pair")),
+            source,
             method=method,
             target=_target(target, explained.labels),
             seed=seed,
             options=options,
             smooth=smooth,
-            names=file.name if file is not None else None,
+            names=next((path.name for path in (file, image) if path is not None), None),
             progress=report,
         )
     if save is not None:
         rationale.save(save)
     if html is not None:
         rationale.to_html(html)
+    if png is not None:
+        rationale.to_png(png)
     if as_json:
         typer.echo(rationale.to_json())
         for note in rationale.notes:
@@ -161,7 +176,7 @@ def explain(
         from rationales.report.terminal import show
 
         show(rationale)
-        for path in filter(None, (save, html)):
+        for path in filter(None, (save, html, png)):
             typer.echo(f"wrote {path}", err=True)
 
 
@@ -235,6 +250,16 @@ def _check_outputs(source: Path | None, *outputs: Path | None) -> None:
         if path.resolve() in seen:
             raise InputError(f"cannot write {path}: {seen[path.resolve()]}; give another name")
         seen[path.resolve()] = "the other output goes there too"
+
+
+def _source(text: str | None, file: Path | None, image: Path | None, pair: str | None) -> str | tuple[str, str]:
+    """What to explain: the path of a picture, a text, or two texts."""
+    if image is not None:
+        if text is not None or file is not None or pair is not None:
+            raise OptionError("give a picture or a text, not both")
+        return str(image)
+    found = _text(text, file)
+    return found if pair is None else (found, _utf8(pair, "--pair"))
 
 
 def _text(text: str | None, file: Path | None) -> str:

@@ -226,6 +226,12 @@ class Rationale:
             write_text(path, content)
         return content
 
+    def to_png(self, path: str | os.PathLike[str]) -> Path:
+        """Write a picture's original, heat map and cut-out side by side."""
+        from rationales.report.picture import to_png
+
+        return to_png(self, path)
+
     def _repr_html_(self) -> str:
         from rationales.report.html import fragment
 
@@ -237,6 +243,10 @@ class Rationale:
         return plain(self)
 
     def __repr__(self) -> str:
+        if isinstance(self.units, Grid):
+            share = self.selected().mean()
+            size = f"{self.units.height} x {self.units.width} pixels"
+            return f"Rationale({self.method}: {self.target} <- {share:.0%} of {self.name or 'a picture'}, {size})"
         spans = "; ".join(span.text for span in self.spans()[:4])
         return f"Rationale({self.method}: {self.target} <- {spans!r}, {len(self.units)} units)"
 

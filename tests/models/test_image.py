@@ -143,6 +143,13 @@ class TestContract:
         with pytest.raises(OptionError, match="its presets are: default, resnet, vit"):
             explain(detector(), scene(), options={"preset": "paper"})
 
+    def test_says_what_it_is(self):
+        result = explain(detector(), scene(), method="random", names="square")
+        share = f"{result.selected().mean():.0%}"
+        assert repr(result) == f"Rationale(random: {result.target} <- {share} of square, 32 x 32 pixels)"
+        with pytest.raises(OptionError, match="regions"):
+            result.spans()
+
     def test_saves_and_loads_with_its_scores_beside(self, tmp_path):
         result = explain(detector(), scene(size=(160, 160)), method="random", names="square")
         path = result.save(tmp_path / "r.json")

@@ -14,7 +14,7 @@ from torch import nn
 
 import rationales
 from rationales.errors import ModelError, OptionError, RationalesError
-from rationales.models.loading import load
+from rationales.models.front import load
 
 
 def saved(folder, family="bert", **more):

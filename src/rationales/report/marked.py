@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,12 @@ def escape(value: str) -> str:
     A bare CR would be read as LF, so it is written as a reference; NUL and lone surrogates become U+FFFD.
     """
     return html.escape(_UNSHOWABLE.sub("\ufffd", value), quote=True).replace("\r", "&#13;")
+
+
+def embedded_json(value: Any) -> str:
+    """JSON that can stand inside a script element: nothing in it can end the element or a line of script."""
+    content = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def marked(rationale: Rationale, scale: Scale, part: int, *, live: bool, several: bool) -> str:

@@ -156,6 +156,6 @@
     update();
   }
 
-  for (const article of document.querySelectorAll("article")) start(article);
+  for (const article of document.querySelectorAll("article:not(.picture)")) start(article);
   addEventListener("scroll", hush, {passive: true});
 })();

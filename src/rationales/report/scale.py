@@ -42,3 +42,16 @@ def scale_of(rationale: Rationale) -> Scale:
     peak = max(abs(low), abs(high)) or 1.0
     low, high = min(low, 0.0), max(high, 0.0)
     return Scale(low, high if high > low else low + 1.0, peak, keeps=False)
+
+
+def start_of(rationale: Rationale, scale: Scale) -> float:
+    """The threshold that the method's own rule amounts to."""
+    own, chosen = rationale.rule.threshold, rationale.selected()
+    if own is not None:
+        return float(own)
+    if not chosen.any():
+        return scale.high
+    scores = np.nan_to_num(rationale.scores, posinf=scale.high, neginf=scale.low)
+    least = float(scores[chosen].min())
+    below = scores[scores < least]
+    return (least + float(below.max())) / 2 if len(below) else scale.low

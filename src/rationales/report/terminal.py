@@ -6,15 +6,15 @@ import io
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from rationales.rationale import Rationale
+from rationales.rationale import Grid, Rationale
 from rationales.report.excerpt import excerpt
 from rationales.report.scale import scale_of
-from rationales.report.words import count, percent, rows, runner_up, selection, unit_name
+from rationales.report.words import box, count, leading, percent, rows, runner_up, selection, size, unit_name
 
 # (from this strength on, foreground, background). Both colours are set, so the words can be read on dark and on
 # light terminals; weak scores are grey rather than pale, since pale is the loudest colour on a dark terminal.
@@ -31,16 +31,18 @@ AGAINST = (
     (0.8, "#000000", "#7cc0ff"),
 )
 
+REGIONS = 5  # of a picture, listed one by one
+
 # What a terminal would obey rather than show becomes its picture; line breaks and tabs stay.
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD) | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 
 
 def plain(rationale: Rationale) -> str:
-    """The rationale as text without colours: the spans in [[brackets]], the probabilities, the notes."""
+    """The rationale without colours: spans in [[brackets]] or a list of regions, the probabilities, the notes."""
     buffer = io.StringIO()
     console = Console(file=buffer, color_system=None, width=100, force_terminal=False, legacy_windows=False)
-    _print(rationale, console, _bracketed(rationale))
+    _print(rationale, console, colours=False)
     return "\n".join(line.rstrip() for line in buffer.getvalue().split("\n")).rstrip("\n")
 
 
@@ -48,7 +50,7 @@ def show(rationale: Rationale, console: Console | None = None) -> None:
     """Print the rationale, coloured by score with the spans underlined; in brackets where colours are not wanted."""
     console = console or Console()
     colours = console.is_terminal and console.color_system is not None and not console.no_color
-    _print(rationale, console, _coloured(rationale) if colours else _bracketed(rationale))
+    _print(rationale, console, colours=colours)
 
 
 def style(strength: float) -> Style:
@@ -64,7 +66,12 @@ def safe(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_CONTROLS)
 
 
-def _print(rationale: Rationale, console: Console, body: Text) -> None:
+def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
+    body: RenderableType
+    if isinstance(rationale.units, Grid):
+        body = _regions(rationale, colours=colours)
+    else:
+        body = _coloured(rationale) if colours else _bracketed(rationale)
     head = Text.assemble(
         (safe(rationale.target), "bold"), (f"  {safe(rationale.method)} on {safe(rationale.model)}", "dim")
     )
@@ -76,6 +83,11 @@ def _print(rationale: Rationale, console: Console, body: Text) -> None:
     console.print()
     console.print(_table(rationale))
     console.print()
+    labels = leading(rationale)
+    if isinstance(rationale.units, Grid) and len(labels) < len(rationale.labels):
+        full = rationale.probabilities.get("full", {})
+        said = " · ".join(f"{safe(label)} {percent(full[label])}" for label in labels if label in full)
+        console.print(Text(f"likeliest of {len(rationale.labels):,} labels: {said}", style="dim"), soft_wrap=True)
     console.print(Text(_summary(rationale), style="dim"), soft_wrap=True)
     for note in rationale.notes:
         line = Text.assemble(("note: ", "bold yellow"), safe(note.message))
@@ -93,6 +105,28 @@ def _table(rationale: Rationale) -> Table:
         values = [percent(probabilities[label]) if label in probabilities else "" for label in labels]
         table.add_row(Text(name), *map(Text, values), Text(safe(hint), style="dim"))
     return table
+
+
+def _regions(rationale: Rationale, *, colours: bool) -> Group:
+    """The largest regions of a picture: their share of it, where they lie and how they score."""
+    found, scale, total = rationale.regions(), scale_of(rationale), max(len(rationale.units), 1)
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("")
+    table.add_column("area", justify="right")
+    table.add_column("where")
+    table.add_column("score", justify="right")
+    for number, region in enumerate(found[:REGIONS], 1):
+        look = style(float(scale.strength(np.array([region.score]))[0])) if colours else Style.null()
+        score = Text(scale.number(region.score), style=look)
+        table.add_row(str(number), percent(region.area / total), box(region), score)
+    if not found:
+        return Group(Text(size(rationale).capitalize()), Text("No pixel reached the threshold: nothing is selected."))
+    shown: list[RenderableType] = [Text(size(rationale).capitalize()), table]
+    if len(found) > REGIONS:
+        rest = sum(region.area for region in found[REGIONS:])
+        words = f"and {count(len(found) - REGIONS, 'region')} more, {percent(rest / total)} of the picture"
+        shown.append(Text(words, style="dim"))
+    return Group(*shown)
 
 
 def _summary(rationale: Rationale) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rationales.rationale import Rationale
+from rationales.rationale import Grid, Rationale, Region
 
 # key in `Rationale.probabilities`, its name, and what the model was given
 GIVEN = (
-    ("full", "Full text", "as it stands"),
+    ("full", "Full {whole}", "as it stands"),
     ("rationale", "Rationale alone", "only the marked {units}"),
     ("complement", "Complement", "everything but them"),
     ("baseline", "Baseline", "no {unit} at all"),
 )
+FEW = 8  # labels that a report lists all of
+LIKELIEST = 5  # of more than that
 
 
 def percent(probability: float) -> str:
@@ -28,7 +30,7 @@ def percent(probability: float) -> str:
 
 
 def unit_name(rationale: Rationale) -> str:
-    """What one unit is called: word, token or sentence."""
+    """What one unit is called: word, token, sentence or pixel."""
     return str(getattr(rationale, "unit", None) or "word")
 
 
@@ -38,28 +40,51 @@ def count(number: int, noun: str) -> str:
 
 
 def selection(rationale: Rationale) -> str:
-    """How much of the text the rationale is: '2 spans · 7 of 120 words'."""
+    """How much the rationale is: '2 spans · 7 of 120 words', '1 region · 6.2 % of the picture · 31 of 500 pixels'."""
     chosen, total = int(rationale.selected().sum()), len(rationale.units)
+    if isinstance(rationale.units, Grid):
+        found = f"{count(len(rationale.regions()), 'region')} · {percent(chosen / max(total, 1))} of the picture"
+        return f"{found} · {chosen:,} of {count(total, unit_name(rationale))}"
     return f"{count(len(rationale.spans()), 'span')} · {chosen:,} of {count(total, unit_name(rationale))}"
 
 
 def runner_up(rationale: Rationale) -> str | None:
-    """The label that comes first in the full text when the target is set aside; None when there is no other."""
+    """The label that comes first for the full input when the target is set aside; None when there is no other."""
     full = rationale.probabilities.get("full", {})
     rivals = [label for label in full if label != rationale.target]
     return max(rivals, key=lambda label: full[label]) if rivals else None
 
 
+def leading(rationale: Rationale) -> tuple[str, ...]:
+    """The labels worth a row: all when they are few, else the likeliest and the target, likeliest first."""
+    if len(rationale.labels) <= FEW:
+        return rationale.labels
+    full = rationale.probabilities.get("full", {})
+    ranked = sorted(rationale.labels, key=lambda label: -full.get(label, 0.0))
+    return tuple(label for rank, label in enumerate(ranked) if rank < LIKELIEST or label == rationale.target)
+
+
+def size(rationale: Rationale) -> str:
+    """'picture of 640 × 480 pixels'; nothing for a text."""
+    grid = rationale.units
+    return f"picture of {grid.width} × {grid.height} pixels" if isinstance(grid, Grid) else ""
+
+
+def box(region: Region) -> str:
+    """Where a region lies: 'columns 3 to 80, rows 10 to 44'."""
+    return f"columns {region.left} to {region.right - 1}, rows {region.top} to {region.bottom - 1}"
+
+
 def rows(rationale: Rationale) -> list[tuple[str, str, Mapping[str, float]]]:
     """(name, what the model was given, label -> probability) for each measured input, in reading order."""
-    unit = unit_name(rationale)
+    unit, whole = unit_name(rationale), "picture" if isinstance(rationale.units, Grid) else "text"
     found = []
     for key, name, given in GIVEN:
         if key in rationale.probabilities:
             hint = given.format(unit=unit, units=unit + "s")
             if key == "baseline" and rationale.baseline:
                 hint = f"{hint}: {rationale.baseline}"
-            found.append((name, hint, rationale.probabilities[key]))
+            found.append((name.format(whole=whole), hint, rationale.probabilities[key]))
     return found
 
 

@@ -1,0 +1,72 @@
+"""One door for every kind of model: looks at what was given, and hands it to the loader for texts or for pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rationales.models.image import ImageModel
+from rationales.models.image_loading import LITE, is_processor, load_image
+from rationales.models.loading import Source, load_text
+from rationales.models.text import TextModel
+
+
+def load(
+    source: Source | Sequence[Source] | None = None,
+    tokenizer: Any = None,
+    *,
+    device: str | torch.device | None = None,
+    unit: str = "word",
+    baseline: str | Sequence[str] | Tensor | None = None,
+    segment: int | None = None,
+    overlap: int = 100,
+    labels: Sequence[str] | None = None,
+    trust_remote_code: bool = False,
+) -> TextModel | ImageModel:
+    """Make a classifier explainable.
+
+    `source`: nothing (the embedded sentiment model), the name of a model of ours, a Hugging Face id, a folder, a module
+    (then give its tokenizer or its image processor too, or a callable that turns a PIL image into a tensor), or a list
+    of text models that share one tokenizer and are explained together.
+
+    Texts: `unit` is what is kept or replaced: word, token or sentence; `baseline` what a replaced unit becomes: pad,
+    mask, unk, zero, mean, a word of the vocabulary, or a vector, by default the first of these that the tokenizer has;
+    `segment` is the tokens per segment, by default all that the model takes, and `overlap` the tokens segments share.
+
+    Pictures: `baseline` is one or several of black, white, mean, noise and blur-N; `labels` names the classes of a
+    module that does not name them itself.
+    """
+    if reads_pictures(source, tokenizer):
+        return load_image(source, tokenizer, device, baseline, labels, trust_remote_code)
+    return load_text(
+        source,
+        tokenizer,
+        device=device,
+        unit=unit,
+        baseline=baseline,  # type: ignore[arg-type]  # a list of baselines is told to be wrong there
+        segment=segment,
+        overlap=overlap,
+        trust_remote_code=trust_remote_code,
+    )
+
+
+def reads_pictures(source: Any, given: Any) -> bool:
+    """Whether this is a model of pictures, by its name, its processor or its configuration."""
+    if source == LITE or is_processor(given):
+        return True
+    if isinstance(source, nn.Module):
+        return callable(given) and not hasattr(given, "get_vocab")
+    if not isinstance(source, (str, Path)) or given is not None:
+        return False
+    config = Path(source) / "config.json"
+    try:
+        told = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    except (OSError, ValueError):
+        return False
+    names = told.get("architectures") if isinstance(told, dict) else None
+    return any(str(name).endswith("ForImageClassification") for name in names or [])
