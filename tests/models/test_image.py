@@ -56,7 +56,7 @@ def scene(top=6, left=14, side=10, size=(SIDE, SIDE), seed=0):
     return pixels
 
 
-QUICK = {"steps": 60, "every": 2, "start_sigma": 4.0}
+QUICK = {"steps": 60, "every": 2, "start_sigma": 4.0, "rate": 0.1, "start_w": 0.5}
 
 
 class TestKnownCause:
