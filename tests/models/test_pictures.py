@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.models import pictures
-from rationales.models.pictures import Fit, Picture, back, baseline, blur, place, read
+from rationales.models.picture_baselines import baseline, blur
+from rationales.models.pictures import Fit, Picture, back, place, read
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -16,7 +16,8 @@ from rationales.models.batch import Batch, Noise, Piece, Rows
 from rationales.models.heads import Head, class_logits
 from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes
-from rationales.models.pictures import Fit, Picture, back, baseline, place, read
+from rationales.models.picture_baselines import baseline
+from rationales.models.pictures import Fit, Picture, back, place, read
 from rationales.models.randomness import content_key, normal
 from rationales.models.state import frozen
 from rationales.rationale import Grid

@@ -15,7 +15,8 @@ from rationales.models.default import IMAGE_MODEL
 from rationales.models.heads import Head
 from rationales.models.image import ImageModel
 from rationales.models.loading import check_folder, device_of, hub_reachable, load_error
-from rationales.models.pictures import Fit, Picture, blur_radius, place
+from rationales.models.picture_baselines import blur_radius
+from rationales.models.pictures import Fit, Picture, place
 
 LITE = IMAGE_MODEL
 BASELINES = ("black", "white", "mean")  # the paper's, for convolutional networks

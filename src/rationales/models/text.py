@@ -1,14 +1,9 @@
-"""Hugging Face sequence classifiers as a Batch: words are kept or replaced at the word embeddings.
-
-The model is run on its own token ids and only the output of its embedding layer is replaced (by a hook). So positions,
-token types, padding, the place where a decoder reads its answer and any scaling of embeddings are the model's own, for
-every architecture, and keep = 1 is bit for bit the plain model. A replaced word stays attended.
-"""
+"""Hugging Face sequence classifiers: how a text becomes rows, and what the model's labels and limits are."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,112 +13,17 @@ from torch import Tensor, nn
 
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.models import baselines
-from rationales.models.batch import Batch, Noise, Piece, Rows
-from rationales.models.heads import Head, class_logits
+from rationales.models.batch import Rows
+from rationales.models.heads import Head
 from rationales.models.labels import label_number
 from rationales.models.memory import token_budget
-from rationales.models.randomness import content_key, normal
-from rationales.models.state import attribute_set, frozen, output_replaced
+from rationales.models.randomness import content_key
+from rationales.models.state import attribute_set, frozen
+from rationales.models.text_batch import Network, TextBatch
 from rationales.models.tokens import Encoded, TextInput, encode
 from rationales.models.units import UnitKind
 
 LONGEST_SEGMENT = 8192  # tokens; models that could take more are given overlapping segments of this length
-
-
-@dataclass(frozen=True, eq=False)
-class Network:
-    """One classifier: how to call it, and what its words become when they are replaced."""
-
-    module: nn.Module
-    embedding: nn.Module
-    baseline: Tensor  # (hidden,)
-    arguments: Mapping[str, Any]  # passed along on every call
-    takes_types: bool
-
-    def logits(
-        self, ids: Tensor, attention: Tensor, types: Tensor | None, change: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """(R, outputs) with the word embeddings (R, T, hidden) passed through `change` on their way."""
-        more = {"token_type_ids": types} if types is not None and self.takes_types else {}
-        with output_replaced(self.embedding, change):
-            output = self.module(input_ids=ids, attention_mask=attention, **more, **self.arguments)
-        found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
-        if not isinstance(found, Tensor) or found.dim() != 2:
-            raise ModelError("the model does not give one row of logits for each text; is it a sequence classifier?")
-        return found
-
-
-@dataclass(eq=False)
-class TextBatch(Batch):
-    """Rows of tokens whose words are blended with the baseline."""
-
-    networks: Sequence[Network]
-    ids: Tensor  # (S, T)
-    attention: Tensor  # (S, T)
-    types: Tensor | None  # (S, T)
-    owner: Tensor  # (S, T) the token's unit; n for special tokens and padding, which are always kept
-    lengths: list[int]
-
-    def cost(self) -> list[int]:
-        return self.lengths
-
-    def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
-        network = self.networks[piece.view]
-        owner = self.owner[piece.row, : piece.size]
-        kept = torch.cat([keep, keep.new_ones(len(keep), 1)], 1).gather(1, owner)[..., None]  # (R, T, 1)
-
-        def blend(words: Tensor) -> Tensor:
-            share = kept.to(words.dtype)
-            mixed = share * words + (1 - share) * network.baseline.to(words.dtype)  # Eq. 1; Eq. 3 when keep is 1 - keep
-            if noise is None:
-                return mixed
-            own = (owner < self.size[1])[..., None]
-            size = (words.square() * own).sum((1, 2)) / (own.sum((1, 2)) * words.shape[-1])
-            drawn = normal(noise.key, words.shape[1:], words.dtype)
-            return mixed + noise.scale * size.sqrt()[:, None, None] * own * drawn
-
-        return self._logits(piece, blend)
-
-    def _logits(self, piece: Piece, change: Callable[[Tensor], Tensor]) -> Tensor:
-        row, size = piece.row, piece.size
-        types = self.types[row, :size] if self.types is not None else None
-        logits = self.networks[piece.view].logits(self.ids[row, :size], self.attention[row, :size], types, change)
-        return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
-
-    def embedded(self) -> Tensor:
-        """(S, T, hidden): the word embeddings of all rows, for methods that need gradients there."""
-        if self.views > 1:
-            raise ModelError("several models explained together have no common embedding")
-        with torch.no_grad():
-            output: Tensor = self.networks[0].embedding(self.ids)
-        return output
-
-    def logits_from(self, embedded: Tensor) -> Tensor:
-        """(S, classes): what the model says of embeddings (S, T, hidden) put in place of the words'."""
-        whole = torch.arange(self.size[0], device=self.device)
-        return self._logits(Piece(whole, whole, 0, self.ids.shape[1]), lambda _words: embedded)
-
-    def take(self, inputs: Sequence[int]) -> TextBatch:
-        row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
-        width = int(self.rows.real[row].sum(1).max())
-        lengths = [self.lengths[index] for index in row.tolist()]
-        longest = max(lengths)
-        owner = self.owner[row, :longest]
-        return TextBatch(
-            rows=self.rows.take(row, width),
-            inputs=len(inputs),
-            views=self.views,
-            classes=self.classes,
-            head=self.head,
-            grid=None,
-            budget=self.budget,
-            networks=self.networks,
-            ids=self.ids[row, :longest],
-            attention=self.attention[row, :longest],
-            types=self.types[row, :longest] if self.types is not None else None,
-            owner=torch.where(owner == self.size[1], torch.full_like(owner, width), owner),
-            lengths=lengths,
-        )
 
 
 @dataclass(eq=False)
