@@ -20,6 +20,7 @@ export XDG_CACHE_HOME := $(CACHE)
 export HF_HOME := $(CACHE)/huggingface
 export TORCH_HOME := $(CACHE)/torch
 export TMPDIR := $(CACHE)/tmp
+export RUSTUP_HOME := $(CACHE)/rustup  # pip asks rustc for its version, and a rustup that has no home makes one
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format bench wheel experiments picture clean
