@@ -21,6 +21,7 @@ import rationales
 from rationales import Rationale, cli
 from rationales.errors import OptionError
 from rationales.methods import methods as available
+from rationales.models.efficientnet import lite_weights
 from rationales.rationale import Note
 from rationales.report import progress
 
@@ -349,3 +350,34 @@ class TestProcess:
         assert data["target"] == "negative"
         found = " ".join(span["text"] for span in data["spans"]).split()
         assert {"not", "good"} <= set(found)
+
+
+class TestPictures:
+    @pytest.fixture
+    def picture(self, tmp_path: Path) -> Path:
+        image = pytest.importorskip("PIL.Image")
+        if lite_weights(0) is None:
+            pytest.skip("the weights of EfficientNet-Lite0 are not installed")
+        path = tmp_path / "square.png"
+        image.new("RGB", (40, 30), "red").save(path)
+        return path
+
+    def test_is_explained_saved_and_drawn(self, run: Run, picture: Path) -> None:
+        outputs = [str(picture.with_name(name)) for name in ("r.png", "r.html", "r.json")]
+        done = run("explain", "--image", str(picture), "--method", "random", "--json",
+                   "--png", outputs[0], "--html", outputs[1], "--save", outputs[2])  # fmt: skip
+        data = json.loads(done.stdout)
+        assert data["units"] == {"height": 30, "width": 40}
+        assert len(data["scores"]) == 30 * 40
+        assert {"top", "left", "bottom", "right", "area", "score"} == set(data["regions"][0])
+        assert all(Path(path).stat().st_size > 0 for path in outputs)
+
+    def test_is_not_a_text(self, run: Run, picture: Path) -> None:
+        assert "not both" in error(run("explain", "a text", "--image", str(picture)))
+        assert "a model of texts" in error(run("explain", "--image", str(picture), "--model", "embedded"))
+        assert "give --image" in error(run("explain", "a text", "--model", "efficientnet-lite0"))
+        assert "for pictures" in error(run("explain", "a text", "--png", "r.png"))
+
+    def test_must_be_one(self, run: Run, picture: Path) -> None:
+        picture.write_text("hello")
+        assert "is a text" in error(run("explain", "--image", str(picture)))
