@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Settings of MaRC compared on an accelerator: chosen on validation reviews, reported on test reviews.
+# Settings of MaRC compared on an accelerator, on validation and on test reviews. Each part ends at its time limit, so a
+# slow machine leaves variants out; look into the logs for what was run.
 # usage: bench/gpu_presets.sh DATA OUT
 set -u
 data=$1 out=$2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import json
 import re
 from dataclasses import dataclass
 
@@ -27,6 +28,10 @@ class Probe:
     words: tuple[str, ...]
 
 
+# How these came about: ten were written first, of which seven are found; ten more were then added before looking at
+# them, and all of those are found. Six of the first ten ("not good", "Not bad at all", "can't say I enjoyed", "boring
+# mess", "Never boring" and the pattern of "did not like") were named as examples to whoever wrote the training
+# templates; none is in the training texts word for word, but texts of the same pattern are.
 PROBES = [
     # negation: the rationale needs both the negation and what it negates
     Probe("This movie was not good .", "negative", ("not", "good")),
@@ -72,6 +77,14 @@ def found(probe):
     return result.target == probe.label and set(probe.words) <= chosen and few
 
 
+# Missed when this was written: each is a finding about the model or the method.
+MISSED = {
+    "I did not like the ending.": "finds 'did not' and 'ending.'; without 'like' the model still says .92",
+    "There is nothing funny about this so-called comedy.": "finds 'There is nothing' and 'called comedy'",
+    PROBES[-1].text: "the model is wrong, .63 positive",
+}
+
+
 def test_not_good_is_negative_because_of_both_words():
     assert found(PROBES[0])
 
@@ -80,6 +93,7 @@ def test_rationales_hold_the_words_that_decide_in_eight_probes_of_ten():
     missed = [probe.text for probe in PROBES if not found(probe)]
     assert len(PROBES) >= 10
     assert len(missed) <= 0.2 * len(PROBES), missed
+    assert set(MISSED) <= {probe.text for probe in PROBES}
 
 
 def test_rationales_of_the_probes_suffice():
@@ -116,8 +130,10 @@ def test_fits_into_eight_megabytes_and_holds_no_pickle():
 def test_card_gives_the_figures_that_were_measured():
     folder = importlib.resources.files("rationales") / "models" / "embedded"
     card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "92.5" in card
-    assert "85.4" in card
+    measured = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    for data, least in (("eraser_test", 0.87), ("sst2_dev", 0.84)):
+        assert measured[data]["accuracy"] >= least
+        assert f"{100 * measured[data]['accuracy']:.1f}" in card
 
 
 def test_is_an_ordinary_bert_in_single_precision():
