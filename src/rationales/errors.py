@@ -15,3 +15,7 @@ class InputError(RationalesError):
 
 class OptionError(RationalesError):
     """An option that does not exist or has no such value."""
+
+
+class DataError(RationalesError):
+    """A data set that cannot be found or read."""

@@ -1,0 +1,129 @@
+"""Where data lies on this machine: the cache, archives unpacked into it, files found by name."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rationales.errors import DataError
+
+ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
+LARGEST = 64 * 1024**3  # bytes that an archive may unpack to
+DEEPEST = 4  # folders below the given one in which a file is looked for
+
+
+def cache_folder() -> Path:
+    """`$XDG_CACHE_HOME/rationales/data`, by default below ~/.cache."""
+    told = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(told) if Path(told).is_absolute() else Path.home() / ".cache"  # the standard ignores relative paths
+    return base / "rationales" / "data"
+
+
+def make_folder(folder: Path) -> Path:
+    """The folder, made where it is not there yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        advice = "set XDG_CACHE_HOME to a folder that can be written"
+        raise DataError(f"cannot make the folder {folder}: {error.strerror}; {advice}") from None
+    return folder
+
+
+def is_archive(path: Path) -> bool:
+    """Whether it is unpacked before it is read; a lone .gz is not, it is read as it lies."""
+    return path.name.lower().endswith(ARCHIVES)
+
+
+def opened(path: Path, into: Path | None = None) -> Path:
+    """The path itself, or the folder below `into` (the cache) into which this archive was unpacked, now or earlier."""
+    if not is_archive(path) or path.is_dir():
+        return path
+    stem = next(path.name[: -len(end)] for end in ARCHIVES if path.name.lower().endswith(end))
+    home = (into or cache_folder()) / f"{stem}-{digest(path)[:16]}"  # by content: a changed archive is another folder
+    if home.is_dir():
+        return home
+    make_folder(home.parent)
+    part = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{stem}."))
+    try:
+        _unpack(path, part)
+        part.chmod(0o755)
+        part.rename(home)
+    except OSError as error:
+        if not home.is_dir():  # else another process was faster, and what it unpacked is the same
+            raise DataError(f"cannot unpack {path} into {home}: {error}") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return home
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    total = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                total.update(piece)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    return total.hexdigest()
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    """Unpack what stays inside the folder; a member that points out of it is an error, and nothing is kept."""
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as packed:
+                _check_size(path, (member.file_size for member in packed.infolist()))
+                for member in packed.infolist():
+                    place = (folder / member.filename).resolve()
+                    if not place.is_relative_to(folder.resolve()):
+                        raise DataError(f"{path} holds {member.filename!r}, which points out of its folder")
+                packed.extractall(folder)  # noqa: S202  # every name was checked above; links become plain files
+        else:
+            with tarfile.open(path) as bundle:
+                _check_size(path, (entry.size for entry in bundle.getmembers()))
+                bundle.extractall(folder, filter="data")
+    except tarfile.FilterError as error:
+        raise DataError(f"{path} is not safe to unpack: {error}") from None
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")
+        raise DataError(f"{path} cannot be unpacked ({reason}); it may be incomplete: get it again") from None
+
+
+def _check_size(path: Path, sizes: Iterable[int]) -> None:
+    total = sum(sizes)
+    if total > LARGEST:
+        raise DataError(f"{path} would unpack to {total / 1024**3:.0f} GB, more than {LARGEST // 1024**3}; refused")
+
+
+def find(root: Path, *names: str) -> Path | None:
+    """The file or folder of one of these names nearest to `root`, which may be it itself; hidden ones do not count."""
+    if root.name in names and root.exists():
+        return root
+    for folder in folders(root):
+        for name in names:
+            if (folder / name).exists():
+                return folder / name
+    return None
+
+
+def folders(root: Path) -> Iterator[Path]:
+    """`root` and the folders below it, level by level, in the order of their names."""
+    level = [root] if root.is_dir() else []
+    for _ in range(DEEPEST):
+        yield from level
+        level = [below for folder in level for below in sorted(folder.iterdir()) if _counts(below)]
+
+
+def _counts(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith((".", "__MACOSX"))
