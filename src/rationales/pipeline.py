@@ -16,15 +16,24 @@ from rationales.masks.field import smooth as smoothed
 from rationales.methods import Method, build
 from rationales.models.batch import Batch
 from rationales.models.model import Model
+from rationales.models.probing import check_gradients
 from rationales.options import check_option, whole
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
 
-Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of a picture
+Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of a picture; a path or (samples, rate)
 
 SUFFICIENT = 0.9  # a rationale alone should give the target this share of what the whole input gives it
 INFORMATIVE = 0.7  # a baseline that gives the target this much is not uninformative
-AT_ONCE = {"text": 512, "image": 16}  # inputs prepared together; the engine decides how many of them are in flight
+AT_ONCE = {
+    "text": 512,
+    "image": 64,
+    "audio": 64,
+    "spectrogram": 16,
+}  # inputs prepared together; the engine decides how many of them are in flight
+
+_OTHERS = {"text": "mask, unk, zero, mean", "image": "black, white, mean, blur-20, noise"}  # baselines to try
+_WHOLE = {"text": "text", "image": "picture"}
 
 
 @overload
@@ -71,8 +80,9 @@ def explain(
 ) -> Rationale | list[Rationale]:
     """Why the model decided so.
 
-    `inputs`: for a text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array; or a
-    list of these: a list in, a list out, all explained together. `target`: the label to explain, or one for each input;
+    `inputs`: for a text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for a
+    model of sounds a path or a tuple (samples, rate); or a list of these: a list in, a list out, all explained
+    together. `target`: the label to explain, or one for each input;
     by default what the model predicts. `options`: the method's own. `smooth`: width of a Gaussian over neighbouring
     units, for any method. `progress` is called with the share done, from 0 to 1.
     """
@@ -118,6 +128,8 @@ def _explain_some(
         with torch.no_grad():
             logits = batch.logits(batch.ones())
         _check_logits(logits, batch, titles)
+        if "gradients" in method.needs:
+            check_gradients(batch)
         full = batch.pool(batch.probabilities(logits)).mean(-2)
         chosen = torch.tensor([-1 if one is None else one for one in wanted], device=batch.device)
         target = torch.where(chosen < 0, full.argmax(-1), chosen)
@@ -144,17 +156,22 @@ def _explain_some(
     for number, one in enumerate(encoded):
         decided = int(target[number])
         said = {name: by_label(model.labels, values[number].tolist()) for name, values in table.items()}
-        notes = (found.notes[number] if found.notes else []) + _notes(model, said, decided)
+        described = model.describe(one, per_input[number])
+        notes = [*described.pop("notes", ()), *(found.notes[number] if found.notes else [])]
+        described.setdefault("baseline", model.baseline)
+        rule, read = rules[number], described.pop("read", None)
+        if read is not None:  # a share of what the model reads is another share of the whole picture
+            rule = rule.as_threshold(described["scores"][read])
+        notes += _notes(model, described["baseline"], said, decided)
         results.append(
             Rationale(
-                **model.describe(one, per_input[number]),
+                **described,
                 target=model.labels[decided],
                 labels=model.labels,
                 probabilities=said,
                 method=method.name,
                 model=model.name,
-                rule=rules[number],
-                baseline=model.baseline,
+                rule=rule,
                 unit=model.unit,
                 options=options,
                 seed=seed,
@@ -169,16 +186,20 @@ def _explain_some(
 
 
 def _rules(batch: Batch, method: Method, scores: Sequence[Tensor], target: Tensor, full: Tensor) -> list[Rule]:
-    """For each input the first rule whose units alone give the target nearly what the whole input gives it."""
-    wanted = SUFFICIENT * full.gather(1, target[:, None]).squeeze(1)
-    chosen = [method.rules[0]] * batch.inputs
+    """For each input the first rule whose units alone give the target nearly what the whole input gives it.
+
+    Where none does, the one whose units give it most.
+    """
+    wanted = (SUFFICIENT * full.gather(1, target[:, None]).squeeze(1)).tolist()
+    rules = method.rules
+    chosen, most = [rules[0]] * batch.inputs, [-1.0] * batch.inputs
     open_ = set(range(batch.inputs))
-    for rule in method.rules:
-        alone = batch.predict(_hard(batch, [rule] * batch.inputs, scores))
-        enough = (alone.gather(1, target[:, None]).squeeze(1) >= wanted).tolist()
-        for number in [number for number in open_ if enough[number]]:
-            chosen[number] = rule
-            open_.remove(number)
+    for rule in rules:
+        alone = batch.predict(_hard(batch, [rule] * batch.inputs, scores)).gather(1, target[:, None]).squeeze(1)
+        for number, value in enumerate(alone.tolist()):
+            if number in open_ and value > most[number]:
+                chosen[number], most[number] = rule, value
+        open_ = {number for number in open_ if not most[number] >= wanted[number]}
         if not open_:
             break
     return chosen
@@ -190,19 +211,19 @@ def _hard(batch: Batch, rules: Sequence[Rule], scores: Sequence[Tensor]) -> Tens
     return batch.spread([one.float() for one in chosen])
 
 
-def _notes(model: Model, said: Mapping[str, Mapping[str, float]], target: int) -> list[Note]:
+def _notes(model: Model, baseline: str, said: Mapping[str, Mapping[str, float]], target: int) -> list[Note]:
     """What every method's result is checked for."""
     label = model.labels[target]
     full, alone, empty = (said[name][label] for name in ("full", "rationale", "baseline"))
     notes = []
     if empty > INFORMATIVE:
-        message = f"the baseline {model.baseline} alone already gives {label} {empty:.2f}, so it is not uninformative"
-        others = "mask, unk, zero, mean" if model.kind == "text" else "black, white, mean, blur-20, noise"
+        message = f"the baseline {baseline} alone already gives {label} {empty:.2f}, so it is not uninformative"
+        others = _OTHERS.get(model.kind, "silence, noise, blur-20")
         notes.append(Note("informative-baseline", f"{message}; try another baseline ({others})"))
     best = max(said["rationale"], key=lambda name: said["rationale"][name])
     if alone < 0.5 * full or (len(model.labels) > 1 and best != label and full == max(said["full"].values())):
-        units, whole_input = ("words", "text") if model.kind == "text" else ("pixels", "picture")
-        message = f"the selected {units} alone give {label} {alone:.2f}, the whole {whole_input} {full:.2f}"
+        message = f"the selected {model.unit}s alone give {label} {alone:.2f}"
+        message += f", the whole {_WHOLE.get(model.kind, 'sound')} {full:.2f}"
         notes.append(
             Note("not-sufficient", f"{message}: not sufficient; select more (a lower threshold) or lower sparsity")
         )
@@ -239,7 +260,8 @@ def _check_probabilities(table: Mapping[str, Tensor], titles: Sequence[str]) -> 
 def _check_scores(scores: Sequence[Tensor], titles: Sequence[str], method: Method) -> None:
     for values, title in zip(scores, titles, strict=True):
         if not torch.isfinite(values).all():
-            raise InputError(f"{method.name} found no finite scores for {title}: gradients are NaN or infinite")
+            where = "its gradients" if "gradients" in method.needs else "its answers when parts are replaced"
+            raise InputError(f"{method.name} found no finite scores for {title}: {where} are NaN or infinite")
 
 
 def _shifted(progress: Callable[[float], None] | None, begin: float, share: float) -> Callable[[float], None] | None:

@@ -14,60 +14,21 @@ import numpy as np
 
 from rationales.errors import OptionError
 from rationales.files import write_text
+from rationales.parts import Frames, Grid, Note, Region, Span, Spectrogram, Stretch, Unit
 
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One word (token, sentence): `text` stands at characters start..end of part 0 (the text) or 1 (its pair)."""
-
-    text: str
-    start: int
-    end: int
-    part: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The pixels of a picture as units, row by row from the top left."""
-
-    height: int
-    width: int
-
-    def __len__(self) -> int:
-        return self.height * self.width
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Connected pixels selected together: rows top..bottom-1, columns left..right-1; `score` is their mean score."""
-
-    top: int
-    left: int
-    bottom: int
-    right: int
-    area: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Units first..last (inclusive) selected together; `score` is their mean score."""
-
-    start: int
-    end: int
-    text: str
-    score: float
-    first: int
-    last: int
-    part: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something the user should know about this result, and what to change."""
-
-    kind: str
-    message: str
+__all__ = [
+    "Frames",
+    "Grid",
+    "Note",
+    "Rationale",
+    "Region",
+    "Rule",
+    "Span",
+    "Spectrogram",
+    "Stretch",
+    "Unit",
+    "by_label",
+]
 
 
 @dataclass(frozen=True)
@@ -97,12 +58,22 @@ class Rule:
         return chosen
 
 
+    def as_threshold(self, scores: np.ndarray) -> Rule:
+        """The threshold that keeps the same of `scores`, but for equal ones at the edge, which it leaves out."""
+        if self.threshold is not None:
+            return self
+        chosen = self.select(scores)
+        if chosen.all() or not chosen.any():
+            return Rule(threshold=float(scores.min()) - 1.0 if chosen.any() else float(scores.max()))
+        return Rule(threshold=float(scores[~chosen].max()))
+
+
 @dataclass(frozen=True, eq=False)
 class Rationale:
     """Scores of the units of one input, and what is needed to read, repeat and judge them."""
 
-    text: str  # empty for a picture
-    units: tuple[Unit, ...] | Grid
+    text: str  # empty for a picture or a sound
+    units: tuple[Unit, ...] | Grid | Frames
     scores: np.ndarray  # (units,)
     target: str
     labels: tuple[str, ...]
@@ -111,6 +82,7 @@ class Rationale:
     model: str
     pair: str | None = None
     picture: np.ndarray | None = None  # (height, width, 3) uint8; shown, but not saved
+    sound: np.ndarray | None = None  # (samples,) float32 in [-1, 1]; shown, but not saved
     name: str | None = None
     rule: Rule = field(default_factory=lambda: Rule(threshold=0.5))
     baseline: str = ""
@@ -142,14 +114,31 @@ class Rationale:
         """The rationale as connected runs of units, in the order of the text."""
         units = self.words
         chosen = self.selected(threshold=threshold, share=share, top=top)
-        runs: list[list[int]] = []
-        for index in np.flatnonzero(chosen).tolist():
-            adjoins = runs and runs[-1][-1] == index - 1 and units[index].part == units[index - 1].part
-            if adjoins:
-                runs[-1].append(index)
-            else:
-                runs.append([index])
-        return [self._span(run[0], run[-1]) for run in runs]
+        return [self._span(first, last) for first, last in _runs(chosen, [unit.part for unit in units])]
+
+    def times(
+        self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
+    ) -> list[Stretch]:
+        """The rationale of a sound as stretches of time; of a spectrogram, where any frequency is selected."""
+        units, chosen, scores = self.units, self.selected(threshold=threshold, share=share, top=top), self.scores
+        if isinstance(units, Spectrogram):
+            chosen, scores = (values.reshape(units.height, units.width) for values in (chosen, scores))
+            kept = np.where(chosen, scores, 0).sum(0) / np.maximum(chosen.sum(0), 1)
+            chosen, scores, end = chosen.max(0), kept, units.width * units.seconds
+        elif isinstance(units, Frames):
+            end = units.duration
+        else:
+            raise OptionError("times are for sounds; a text has spans(), a picture regions()")
+        return [
+            Stretch(
+                round(first * units.seconds, 6),
+                round(min((last + 1) * units.seconds, end), 6),
+                float(scores[first : last + 1].mean()),
+                first,
+                last,
+            )
+            for first, last in _runs(chosen)
+        ]
 
     def regions(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
@@ -159,7 +148,8 @@ class Rationale:
 
         measure: Any = untyped
         if not isinstance(self.units, Grid):
-            raise OptionError("a text has spans; regions are for pictures")
+            other = "a sound has times" if isinstance(self.units, Frames) else "a text has spans"
+            raise OptionError(f"{other}; regions are for pictures")
         chosen = self.selected(threshold=threshold, share=share, top=top).reshape(self.units.height, self.units.width)
         found = measure.regionprops(measure.label(chosen, connectivity=2), self.scores.reshape(chosen.shape))
         regions = [_region(one) for one in found]
@@ -179,6 +169,8 @@ class Rationale:
         """The units of a text (words, tokens or sentences); a picture has none."""
         if isinstance(self.units, Grid):
             raise OptionError("a picture has regions, not spans of words; ask for regions()")
+        if isinstance(self.units, Frames):
+            raise OptionError("a sound has times, not spans of words; ask for times()")
         return self.units
 
     def _span(self, first: int, last: int) -> Span:
@@ -227,7 +219,11 @@ class Rationale:
         return content
 
     def to_png(self, path: str | os.PathLike[str]) -> Path:
-        """Write a picture's original, heat map and cut-out side by side."""
+        """Write a picture's original, heat map and cut-out side by side; or a sound's waveform and its rationale."""
+        if isinstance(self.units, Frames):
+            from rationales.report.wave_png import to_png as sound_to_png
+
+            return sound_to_png(self, path)
         from rationales.report.picture import to_png
 
         return to_png(self, path)
@@ -245,10 +241,24 @@ class Rationale:
     def __repr__(self) -> str:
         if isinstance(self.units, Grid):
             share = self.selected().mean()
-            size = f"{self.units.height} x {self.units.width} pixels"
+            size = f"{self.units.height} x {self.units.width} {self.unit if self.unit != 'word' else 'pixel'}s"
             return f"Rationale({self.method}: {self.target} <- {share:.0%} of {self.name or 'a picture'}, {size})"
+        if isinstance(self.units, Frames):
+            where = ", ".join(f"{one.start:.2f}-{one.end:.2f} s" for one in self.times()[:4])
+            return f"Rationale({self.method}: {self.target} <- {where} of {self.name or 'a sound'})"
         spans = "; ".join(span.text for span in self.spans()[:4])
         return f"Rationale({self.method}: {self.target} <- {spans!r}, {len(self.units)} units)"
+
+
+def _runs(chosen: np.ndarray, part: Sequence[int] | None = None) -> list[tuple[int, int]]:
+    """(first, last) of every run of neighbours that are chosen; a run does not cross from one part into another."""
+    runs: list[tuple[int, int]] = []
+    for index in np.flatnonzero(chosen).tolist():
+        if runs and runs[-1][1] == index - 1 and (part is None or part[index] == part[index - 1]):
+            runs[-1] = (runs[-1][0], index)
+        else:
+            runs.append((index, index))
+    return runs
 
 
 def _region(found: Any) -> Region:

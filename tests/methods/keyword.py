@@ -13,7 +13,9 @@ from torch import Tensor, nn
 class KeywordModel(nn.Module):
     """Logit of `found` = strength x (how much of the keywords' embeddings is in the text) - 1/2 strength.
 
-    Every token has an embedding of its own direction, so a keyword's share is read off exactly.
+    Every token has an embedding of its own direction, so a keyword's share is read off exactly. The share is squared,
+    so that the slope is steep where a keyword stands and flat where one could be written: else gradients would see
+    nothing.
     """
 
     def __init__(self, keywords: list[str], strength: float = 12.0) -> None:
@@ -34,7 +36,7 @@ class KeywordModel(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         words = self.embeddings(input_ids) * attention_mask[..., None]
-        share = words[..., self.wanted].sum(1).clamp(max=1).mean(-1)  # 1 when every keyword is there
+        share = words[..., self.wanted].square().sum(1).mean(-1)  # 1 when every keyword is there once
         logit = self.strength * (share - 0.5)
         return torch.stack([-logit, logit], -1) / 2
 

@@ -13,7 +13,7 @@ from families import FAMILIES, tiny
 
 import rationales
 from methods.keyword import keyword_model
-from rationales.errors import InputError
+from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
 
 TEXTS = [
@@ -22,7 +22,16 @@ TEXTS = [
     "Every morning the baker carried twelve loaves up the hill; " * 6,  # several segments
     "She said nothing; he laughed, and nobody else in the room understood why.",
 ]
-QUICK = {"marc": {"steps": 20}}  # the invariants do not need a converged mask
+PICTURES = [name for name, method in METHODS.items() if "feature maps" in method.needs]
+QUICK = {  # the invariants do not need a converged mask, nor many samples
+    "marc": {"steps": 20},
+    "integrated-gradients": {"steps": 8},
+    "gradient-shap": {"samples": 5},
+    "smooth-grad": {"samples": 5},
+    "lime": {"samples": 60},
+    "kernel-shap": {"samples": 60},
+    "shapley-sampling": {"orders": 2},
+}
 TOLERANCE = 2e-3  # float32: other company means other sums, and Adam divides small slopes by their size
 
 
@@ -35,7 +44,7 @@ def small(family="bert", **more):
     return rationales.load(module, tokenizer)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in PICTURES])
 class TestEveryMethod:
     def test_alone_equals_in_a_batch_in_any_order(self, method):
         model = small()
@@ -136,6 +145,39 @@ class TestEveryMethod:
         for place in (words.index("bridge"), words.index("joke")):
             assert result.selected()[place]
             assert result.scores[place] == result.scores[max(place - 2, 0) : place + 3].max()
+
+
+class Blocked(torch.nn.Module):
+    """A classifier that lets no gradients through, as one behind another runtime would."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.config = module, module.config
+
+    def get_input_embeddings(self):
+        return self.module.get_input_embeddings()
+
+    def forward(self, input_ids, attention_mask):
+        with torch.no_grad():
+            return self.module(input_ids=input_ids, attention_mask=attention_mask)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in PICTURES])
+def test_a_model_without_gradients_is_explained_by_methods_that_need_none(method):
+    module, tokenizer = tiny("bert")
+    model = rationales.load(Blocked(module), tokenizer)
+    if "gradients" in METHODS[method].needs:
+        with pytest.raises(ModelError, match=r"no gradients with respect to its input.*use .*occlusion"):
+            explain(model, TEXTS[1], method)
+    else:
+        plain = explain(rationales.load(module, tokenizer), TEXTS[1], method)
+        assert np.allclose(explain(model, TEXTS[1], method).scores, plain.scores, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("method", PICTURES)
+def test_a_method_for_pictures_says_what_to_use_instead(method):
+    with pytest.raises(OptionError, match=f"{method}.*text model.*use integrated-gradients"):
+        explain(small(), TEXTS[1], method)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -284,22 +284,6 @@ class TestPutTogether:
             assert torch.allclose(found[number], rows[batch.rows.input == number].mean(0), atol=1e-12)
 
 
-class TestWindows:
-    @pytest.mark.parametrize(("width", "stride"), [(1, 1), (3, 1), (3, 2), (5, 5), (100, 1)])
-    def test_every_row_has_the_windows_it_would_have_alone(self, bert, width, stride):
-        _, batch = bert
-        found = torch.cat(list(batch.windows(width, stride, at_once=7)))
-        for row in range(batch.size[0]):
-            units = int(batch.rows.real[row].sum())
-            starts = [0]
-            while starts[-1] + width < units:
-                starts.append(starts[-1] + stride)
-            wanted = [[start <= unit < start + width for unit in range(units)] for start in starts]
-            mine = found[:, row][:, batch.rows.real[row]].bool()
-            assert mine[mine.any(1)].tolist() == wanted
-            assert mine.any(0).all()
-
-
 class TestJointly:
     """Several models with one tokenizer."""
 
@@ -313,7 +297,7 @@ class TestJointly:
                 alone.append(one.batch(one.encode(inputs(*TEXTS))).predict())
         assert torch.allclose(found, torch.stack(alone).mean(0), atol=1e-12)
 
-    @pytest.mark.parametrize("method", ["marc", "occlusion"])
+    @pytest.mark.parametrize("method", ["marc", "occlusion", "integrated-gradients", "smooth-grad", "lime"])
     def test_a_model_beside_itself_explains_as_it_does_alone(self, method):
         """Without noise the two halves of the loss are equal: only rounding is left, in float64."""
         module, tokenizer = tiny("bert")
@@ -346,10 +330,17 @@ class TestJointly:
         assert torch.equal(batch.rows.mask[: batch.masks], batch.rows.mask[batch.masks :])
         assert torch.equal(batch.rows.key[: batch.masks], batch.rows.key[batch.masks :])
 
-    def test_no_common_embedding(self):
-        _, batch = prepared(views=2)
-        with pytest.raises(rationales.RationalesError, match="no common embedding"):
-            batch.embedded()
+    def test_embeddings_of_different_sizes_lie_side_by_side(self):
+        """Each row is read by its own network: filled up with zeros, and cut again."""
+        tokenizer = tokenizer_of("bert")
+        modules = [tiny("bert")[0], tiny("bert", seed=1, hidden_size=16, num_attention_heads=2)[0]]
+        model = rationales.load([module.double() for module in modules], tokenizer, segment=40, overlap=8)
+        batch = model.batch(model.encode(inputs(*TEXTS)))
+        with model.borrowed(), torch.no_grad():
+            assert batch.embedded().shape[-1] == 32
+            assert not batch.embedded()[batch.masks :, :, 16:].any()
+            assert torch.allclose(batch.logits_from(batch.embedded()), batch.logits(batch.ones()), atol=1e-10, rtol=0)
+            assert torch.allclose(batch.logits_from(batch.emptied()), batch.logits(batch.zeros()), atol=1e-10, rtol=0)
 
 
 class TestLimit:

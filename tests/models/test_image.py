@@ -137,7 +137,7 @@ class TestContract:
         assert rough[1] < rough[0]
 
     def test_presets_are_those_of_images(self):
-        assert explain(detector(), scene(), options={"steps": 2}).options["neighbours"] == 10
+        assert explain(detector(), scene(), options={"steps": 2}).options["views"] == "turn"
         vit = explain(detector(), scene(), options={"preset": "vit", "steps": 2}).options
         assert (vit["sparsity"], vit["every"], vit["stop"]) == (0.25, 1, "paper-images")
         with pytest.raises(OptionError, match="its presets are: default, resnet, vit"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,14 +34,37 @@ class Problem:
             floor = settings.floor * short(batch)[:, None] * empty
         return cls(batch, target, settings, floor)
 
+    def seen(self, step: Tensor) -> Problem:
+        """What step number `step` (M,) looks at: everything, or each input on the baseline whose turn it is."""
+        if self.settings.views == "all" or self.batch.views == 1:
+            return self
+        view = mask_rows(self.batch.rows.key, self.batch).remainder(self.batch.views) + step
+        view = view.remainder(self.batch.views)
+        return replace(self, batch=self.batch.seen_on(view), floor=self.floor.gather(1, view[:, None]))
+
 
 def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tensor:
-    """(I,): Eq. 8 for every input. logits: (2, S, classes) of the rationale and of its complement."""
+    """(I,): Eq. 8 for every input.
+
+    logits: (2, S, classes) of the rationale and of its complement, or (4, S, classes) when there are a mask of its own
+    size and one of a drawn level.
+    """
     batch, settings = problem.batch, problem.settings
-    alone, rest = evidence(batch, problem.target, logits, settings.indicative)  # (I, V) each
-    rest = torch.maximum(rest, problem.floor)
-    total = settings.sufficiency * sufficiency(alone) + settings.complement * complement(rest, settings.complement_form)
-    regular = settings.sparsity * sparsity(keep, batch) + settings.width * width(sigma, sources(batch, settings.every))
+    found = evidence(batch, problem.target, logits, settings.indicative)  # (2 or 4, I, V)
+    kinds = [("log", settings.own)] if settings.own else []
+    kinds += [(settings.level_form, settings.levels)] if settings.levels else []
+    total = torch.zeros((), device=logits.device, dtype=logits.dtype)
+    for number, (form, weight) in enumerate(kinds):
+        alone, rest = found[2 * number], torch.maximum(found[2 * number + 1], problem.floor)
+        if form == "linear":
+            part = settings.complement * rest - settings.sufficiency * alone
+        else:
+            part = settings.sufficiency * sufficiency(alone)
+            part = part + settings.complement * complement(rest, settings.complement_form)
+        total = total + weight * part
+    regular = settings.width * width(sigma, sources(batch, settings.every))
+    if settings.own:
+        regular = regular + settings.sparsity * sparsity(keep, batch)
     if settings.neighbours > 0:
         regular = regular + settings.neighbours * neighbours(keep, batch)
     return total.mean(-1) + mean_over_masks(regular, batch)

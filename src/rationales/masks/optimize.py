@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rationales.masks.field import field, sources
+from rationales.masks.levels import at_level, drawn, standard
 from rationales.masks.objective import Problem, loss, mask_rows, mean_over_units
 from rationales.masks.settings import MaskSettings
 from rationales.masks.stopping import Look, Stopping, stopping
@@ -82,12 +83,13 @@ def optimize(
     batch: Batch, target: Tensor, settings: MaskSettings, progress: Callable[[float], None] | None = None
 ) -> MaskResult:
     """Find the masks of all inputs of a batch; `target` is (inputs,)."""
+    settings = settings.on(batch.grid)
     everything = _own_tensors(State.start(batch, settings))
     rule = stopping(settings)
     owner = mask_rows(batch.rows.input, batch)
     waiting, active = list(range(batch.inputs)), list[int]()
     steps, stop = [0] * batch.inputs, [""] * batch.inputs
-    room = _sizes(batch)
+    room = _sizes(batch, settings)
     while waiting or active:
         active = sorted(active + _admit(active, waiting, room, batch.budget))
         part = batch.take(active)
@@ -110,15 +112,23 @@ def optimize(
 
 def step(problem: Problem, state: State) -> State:
     """One step of AdamW (Loshchilov and Hutter 2019) on Eq. 8, for all masks; each has its own step count."""
+    problem = problem.seen(state.step)
     batch, settings = problem.batch, problem.settings
     with torch.enable_grad():
         w, sigma = state.w.detach().requires_grad_(), state.sigma.detach().requires_grad_()
-        keep = keep_of(batch, settings, w, sigma)
-        shown = _flipped(batch, settings, keep, state.step)
-        both = torch.stack([shown, 1 - shown])[:, batch.rows.mask]  # (2, S, n): Eq. 1 and Eq. 3
-        logits = batch.logits(both, _noise(batch, settings, state.step))
+        z = field_of(batch, settings, w, sigma)
+        keep, shown = z.sigmoid() if settings.own else standard(z, batch), list[Tensor]()
+        if settings.own:
+            shown.append(keep[batch.rows.mask])
+        if settings.levels:
+            shown.append(at_level(z, batch, drawn(batch, state.step, settings.small), settings.softness))
+        flipped = [_flipped(batch, settings, one, state.step) for one in shown]
+        both = torch.stack([side for one in flipped for side in (one, 1 - one)])  # (2 or 4, S, n): Eq. 1 and Eq. 3
+        logits = batch.logits(both, _noise(batch, settings, state.step, len(both)))
         slopes = torch.autograd.grad(loss(problem, logits, keep, sigma).sum(), (w, sigma))
     count = state.step + 1
+    if settings.warm:
+        return _warmed(problem, state, slopes, count)
     w_new, w_mean, w_square = _adam(state.w, slopes[0], state.w_mean, state.w_square, count, settings)
     sigma_new, sigma_mean, sigma_square = _adam(
         state.sigma, slopes[1], state.sigma_mean, state.sigma_square, count, settings
@@ -138,11 +148,17 @@ def step(problem: Problem, state: State) -> State:
     )
 
 
-def keep_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> Tensor:
-    """(M, n): Eq. 6, or the sigmoid of w alone."""
+def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> Tensor:
+    """(M, n): Eq. 5, or w alone."""
     if settings.field == "free":
-        return w.sigmoid()
-    return field(batch, w, sigma, 1 if settings.kernel == "sigma" else 2, settings.every).sigmoid()
+        return w
+    return field(batch, w, sigma, 1 if settings.kernel == "sigma" else 2, settings.every)
+
+
+def keep_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> Tensor:
+    """(M, n): Eq. 6; a field that has no size of its own is only ordered, and shown on a standard scale."""
+    z = field_of(batch, settings, w, sigma)
+    return z.sigmoid() if settings.own else standard(z, batch)
 
 
 def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) -> list[tuple[int, str]]:
@@ -181,9 +197,45 @@ def _adam(
     return value * (1 - rate * settings.decay) - rate * corrected / size, mean, square
 
 
+def _warmed(problem: Problem, state: State, slopes: tuple[Tensor, ...], count: Tensor) -> State:
+    """A step while the gradient is only collected, its end, where w starts from what was collected, or one after it."""
+    batch, settings = problem.batch, problem.settings
+    collecting = (count <= settings.warm)[:, None]
+    last = (count == settings.warm)[:, None]
+    total = state.w_mean + slopes[0]  # while collecting, Adam's first moment holds the sum
+    real = sources(batch, settings.every)
+    start = torch.where(real, -settings.warm_size * total / _deviation(total, batch, real), 0.0)
+    own = (count - settings.warm).clamp(min=1)
+    w, w_mean, w_square = _adam(state.w, slopes[0], state.w_mean, state.w_square, own, settings)
+    sigma, sigma_mean, sigma_square = _adam(state.sigma, slopes[1], state.sigma_mean, state.sigma_square, own, settings)
+    zeros = torch.zeros_like(total)
+    return State(
+        torch.where(last, start, torch.where(collecting, state.w, w)),
+        torch.where(collecting, state.sigma, _bounded(batch, settings, sigma)),
+        torch.where(last, zeros, torch.where(collecting, total, w_mean)),
+        torch.where(collecting, zeros, w_square),
+        torch.where(collecting, zeros, sigma_mean),
+        torch.where(collecting, zeros, sigma_square),
+        count,
+        state.before,
+        state.memory,
+        state.taken,
+        state.result,
+    )
+
+
+def _deviation(values: Tensor, batch: Batch, real: Tensor) -> Tensor:
+    """(M, 1): the root mean square of each input's `values` (M, s), over all of its masks."""
+    owner = mask_rows(batch.rows.input, batch)
+    zeros = torch.zeros(batch.inputs, device=values.device, dtype=values.dtype)
+    square = zeros.index_add(0, owner, (values.square() * real).sum(1))
+    count = zeros.index_add(0, owner, real.to(values.dtype).sum(1))
+    return (square / count).sqrt().clamp(min=1e-12)[owner][:, None]
+
+
 def _rate(settings: MaskSettings, count: Tensor, dtype: torch.dtype) -> Tensor:
     """(M, 1): each mask's learning rate in its step number `count`, counted from 1."""
-    done = (count - 1).to(dtype)[:, None] / settings.steps
+    done = (count - 1).to(dtype)[:, None] / max(1, settings.steps - settings.warm)
     falling = (1 + torch.cos(torch.pi * done)) / 2
     return settings.rate * (falling if settings.schedule == "cosine" else torch.ones_like(done))
 
@@ -201,16 +253,16 @@ def _flipped(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tensor) 
     """keep with a random share of the units set to 0 and another to 1 (section 3.2)."""
     if settings.flip == 0:
         return keep
-    drawn = uniform(fold(mask_rows(batch.rows.key, batch), FLIPS, count), keep.shape[1])
-    off, on = drawn < settings.flip, drawn > 1 - settings.flip
+    places = uniform(fold(mask_rows(batch.rows.key, batch), FLIPS, count), keep.shape[1])[batch.rows.mask]
+    off, on = places < settings.flip, places > 1 - settings.flip
     return torch.where(off, torch.zeros_like(keep), torch.where(on, torch.ones_like(keep), keep))
 
 
-def _noise(batch: Batch, settings: MaskSettings, count: Tensor) -> Noise | None:
+def _noise(batch: Batch, settings: MaskSettings, count: Tensor, variants: int) -> Noise | None:
     if settings.noise == 0:
         return None
     key = fold(batch.rows.key, NOISE, count[batch.rows.mask], batch.rows.view)
-    return Noise(settings.noise, torch.cat([fold(key, 0), fold(key, 1)]))
+    return Noise(settings.noise, torch.cat([fold(key, variant) for variant in range(variants)]))
 
 
 def _admit(active: Sequence[int], waiting: list[int], size: Sequence[int], budget: int) -> list[int]:
@@ -223,11 +275,12 @@ def _admit(active: Sequence[int], waiting: list[int], size: Sequence[int], budge
     return admitted
 
 
-def _sizes(batch: Batch) -> list[int]:
-    """What each input costs: its rows, twice, for the rationale and the complement."""
+def _sizes(batch: Batch, settings: MaskSettings) -> list[int]:
+    """What each input costs: its rows for every mask that a step shows, and for the complement of each."""
+    masks = 2 * (bool(settings.own) + bool(settings.levels))
     size = [0] * batch.inputs
     for number, cost in zip(batch.rows.input.tolist(), batch.cost(), strict=True):
-        size[number] += 2 * cost
+        size[number] += masks * cost
     return size
 
 

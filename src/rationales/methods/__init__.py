@@ -6,12 +6,41 @@ import sys
 from types import ModuleType
 
 from rationales.errors import OptionError
+from rationales.methods.deep_lift import DeepLift
+from rationales.methods.grad_cam import GradCam
+from rationales.methods.gradient_shap import GradientShap
+from rationales.methods.guided_backpropagation import GuidedBackpropagation
+from rationales.methods.input_x_gradient import InputXGradient
+from rationales.methods.integrated_gradients import IntegratedGradients
+from rationales.methods.kernel_shap import KernelShap
+from rationales.methods.lime import Lime
 from rationales.methods.marc import Marc
 from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
 from rationales.methods.occlusion import Occlusion
 from rationales.methods.random import Random
+from rationales.methods.saliency import Saliency
+from rationales.methods.shapley_sampling import ShapleySampling
+from rationales.methods.smooth_grad import SmoothGrad
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Marc, Occlusion, Random)}
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        Marc,
+        Saliency,
+        InputXGradient,
+        IntegratedGradients,
+        GradientShap,
+        SmoothGrad,
+        DeepLift,
+        GuidedBackpropagation,
+        GradCam,
+        Occlusion,
+        Lime,
+        KernelShap,
+        ShapleySampling,
+        Random,
+    )
+}
 
 
 def methods() -> list[MethodInfo]:

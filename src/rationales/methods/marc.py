@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
+from rationales.masks.levels import sufficient
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.settings import PRESETS, MaskSettings
@@ -32,6 +34,9 @@ class Marc(MaskSettings, Method):
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         found = optimize(batch, target, self, progress)
+        if not self.own:  # the field is good at every size, but has none
+            keep = sufficient(torch.logit(found.keep, eps=1e-7), batch, target, self.softness)
+            found = replace(found, keep=keep * mask_rows(batch.rows.real, batch))
         return Attribution(found.keep[batch.rows.mask], found.steps, found.stop, self._notes(batch, found))
 
     def _notes(self, batch: Batch, found: MaskResult) -> list[list[Note]]:

@@ -35,7 +35,7 @@ class Method(ABC):
     summary: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
-    # what of the scores belongs to the rationale: the first of these rules whose units alone suffice, else the first
+    # what of the scores belongs to the rationale: the first of these rules whose units alone suffice, else the best
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}  # kind of input -> name -> options
 
     @abstractmethod

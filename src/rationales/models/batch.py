@@ -10,63 +10,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from rationales.errors import ModelError
 from rationales.models.heads import Head, probabilities
+from rationales.models.randomness import normal
+from rationales.models.rows import Block, Noise, Piece, Rows, pack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+__all__ = ["Batch", "Block", "Noise", "Piece", "Rows", "pack"]
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Where each row comes from. All tensors lie on the batch's device."""
-
-    input: Tensor  # (S,) index of the input a row belongs to
-    mask: Tensor  # (S,) index of the mask a row uses; rows of one segment under several views share it
-    view: Tensor  # (S,) index of the view
-    key: Tensor  # (S,) int64 made from the input's content and the segment: the source of all randomness
-    unit: Tensor  # (S, n) index of the unit within its input, 0 where not real
-    real: Tensor  # (S, n) bool: a unit, not padding
-    position: Tensor  # (S, n) or (S, n, dimensions) where the unit stands
-    blend: Tensor  # (S, n) weights with which rows are put together again; over all rows of a unit they sum to 1
-
-    def take(self, index: Tensor, width: int) -> Rows:
-        """The rows `index` with inputs and masks numbered anew, cut to `width` units."""
-        return Rows(
-            input=torch.unique(self.input[index], return_inverse=True)[1],
-            mask=torch.unique(self.mask[index], return_inverse=True)[1],
-            view=self.view[index],
-            key=self.key[index],
-            unit=self.unit[index, :width],
-            real=self.real[index, :width],
-            position=self.position[index, :width],
-            blend=self.blend[index, :width],
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """Gaussian noise on what the model reads; drawn where it is needed, so that it never has to be stored."""
-
-    scale: float  # standard deviation, relative to the root mean square of the row's embedding
-    key: Tensor  # (K * S,) int64, one for every row of every variant
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Rows that go through the model together."""
-
-    where: Tensor  # (R,) their places among the K * S rows of all variants
-    row: Tensor  # (R,) their rows
-    view: int
-    size: int  # cost of the longest
 
 
 @dataclass(eq=False)
@@ -80,7 +40,7 @@ class Batch(ABC):
     head: Head
     grid: tuple[int, int] | None  # height and width when units are the pixels of a grid, row by row
     budget: int  # what is run through the model at once: rows x cost of the longest (see `cost`)
-    _plans: dict[tuple[int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[int, int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     # -- what a kind of model has to say ------------------------------------------------------------------------
 
@@ -95,6 +55,49 @@ class Batch(ABC):
     @abstractmethod
     def take(self, inputs: Sequence[int]) -> Self:
         """The batch of these inputs alone; they are given in rising order, and stay in it."""
+
+    def seen_on(self, view: Tensor) -> Batch:
+        """The batch of the same inputs on one baseline each, `view` (inputs,); only where views are baselines."""
+        raise ModelError("several networks explained together are looked at together")
+
+    # -- and where gradients at its input, or its inside, are asked for -------------------------------------------
+
+    apart: ClassVar[bool] = True  # views are different networks, so that rows of two views cannot go through together
+    reads: ClassVar[int] = 0  # axes of what one row reads; 0: nothing that gradients could be taken of
+
+    @property
+    def modules(self) -> Sequence[nn.Module]:
+        """The modules that are explained."""
+        raise _closed()
+
+    @property
+    def distinct(self) -> int:
+        """How many of the first rows differ while nothing is replaced: M where views are baselines, else S."""
+        return self.size[0]
+
+    def embedded(self, rows: Tensor | None = None) -> Tensor:
+        """(R, *read): what these rows, or all, read where gradients make sense: word embeddings, pixels."""
+        raise _closed()
+
+    def emptied(self, rows: Tensor | None = None) -> Tensor:
+        """(R, *read): the same with every unit replaced by its row's baseline, all else as it is."""
+        raise _closed()
+
+    def inside(self, rows: Tensor | None = None) -> Tensor:
+        """(R, *read), or 1 where an axis does not matter: what of it belongs to a unit."""
+        raise _closed()
+
+    def forward_from(self, piece: Piece, embedded: Tensor) -> Tensor:
+        """Logits (R, classes) of the piece's rows where the model reads `embedded` (R, *read) instead."""
+        raise _closed()
+
+    def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
+        """(R, *read) -> (R, n): the `sum` over each unit, or its L1 `norm`; 0 where there is no unit."""
+        raise _closed()
+
+    def drawn(self, key: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """(K,) keys -> (K, *shape of what a row reads): standard normal numbers, none of them changed by padding."""
+        return normal(key, shape, dtype)
 
     # -- what every batch can do --------------------------------------------------------------------------------
 
@@ -138,6 +141,17 @@ class Batch(ABC):
         result = self.fit(lambda: self._run(flat, variants, noise))
         return result.reshape(*keep.shape[:-1], self.classes)
 
+    def logits_from(self, embedded: Tensor) -> Tensor:
+        """embedded (R, *read), or (K, R, *read) for K variants, of the first R rows -> logits (..., R, classes).
+
+        R is S or `distinct`. Differentiable, and cut into pieces as `logits` is; a method that wants nothing but slopes
+        asks `probing.slopes`, which runs no piece twice.
+        """
+        lead = embedded.shape[: embedded.dim() - self.reads]
+        flat = embedded.flatten(0, len(lead) - 1)
+        variants = lead[0] if len(lead) == 2 else 1
+        return self.fit(lambda: self._pieces(flat, variants, lead[-1], self.forward_from)).reshape(*lead, self.classes)
+
     def fit(self, work: Callable[[], T]) -> T:
         """Do `work`; when memory runs out, do it again in smaller pieces. The result does not depend on the pieces."""
         smallest = max(self.cost())
@@ -152,34 +166,53 @@ class Batch(ABC):
                     torch.cuda.empty_cache()
 
     def _run(self, flat: Tensor, variants: int, noise: Noise | None) -> Tensor:
-        pieces, order = self._plan(variants)
-        again = len(pieces) > 1 and torch.is_grad_enabled() and flat.requires_grad
+        def forward(piece: Piece, keep: Tensor) -> Tensor:
+            return self.forward(piece, keep, None if noise is None else Noise(noise.scale, noise.key[piece.where]))
+
+        return self._pieces(flat, variants, self.size[0], forward)
+
+    def _pieces(self, flat: Tensor, variants: int, rows: int, forward: Callable[[Piece, Tensor], Tensor]) -> Tensor:
+        """(K * rows, classes): piece by piece, run again in the backward pass where memory does not hold them all."""
+        pieces, order = self._plan(variants, rows)
+        held = sum(piece.size * len(piece.where) for piece in pieces)  # what the backward pass would need at once
+        again = held > self.budget and torch.is_grad_enabled() and flat.requires_grad
         parts: list[Tensor] = []
         for piece in pieces:
-            own = None if noise is None else Noise(noise.scale, noise.key[piece.where])
+            given = flat[piece.where]
             if again:
-                parts.append(
-                    checkpoint(
-                        self.forward, piece, flat[piece.where], own, use_reentrant=False, preserve_rng_state=False
-                    )
-                )
+                parts.append(checkpoint(forward, piece, given, use_reentrant=False, preserve_rng_state=False))
             else:
-                parts.append(self.forward(piece, flat[piece.where], own))
+                parts.append(forward(piece, given))
         return torch.cat(parts)[order]
 
-    def _plan(self, variants: int) -> tuple[list[Piece], Tensor]:
-        """The pieces for so many variants, and where each row of the result is found in them."""
-        wanted = (variants, self.budget)
+    def _plan(self, variants: int, rows: int) -> tuple[list[Piece], Tensor]:
+        """The pieces for so many variants of the first rows, and where each row of the result is found in them."""
+        wanted = (variants, rows, self.budget)
         if wanted not in self._plans:
-            rows, cost, view = self.size[0], self.cost(), self.rows.view.tolist()
+            cost, view = self.cost(), self.rows.view.tolist() if self.apart else [0] * self.size[0]
             pieces: list[Piece] = []
-            for which in range(self.views):
-                places = [row for row in range(variants * rows) if view[row % rows] == which]
+            for which in range(max(view) + 1):
+                places = [place for place in range(variants * rows) if view[place % rows] == which]
                 for group in pack([cost[place % rows] for place in places], self.budget):
                     where = torch.tensor([places[member] for member in group], device=self.device)
                     pieces.append(Piece(where, where % rows, which, max(cost[places[m] % rows] for m in group)))
             self._plans[wanted] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
         return self._plans[wanted]
+
+    def blocks(self, rows: int | None = None, weight: int = 1) -> Iterator[Block]:
+        """The first rows, or all, in blocks that fit `budget`, longest first, each with room for some variants.
+
+        For work that adds up over many variants: all variants of a block are done before the next, in a fixed order.
+        `weight`: how many rows of the model are run for one.
+        """
+        cost, count = self.cost(), self.size[0] if rows is None else rows
+        view = self.rows.view[:count].tolist() if self.apart else [0] * count
+        for which in range(max(view) + 1):
+            own = [row for row, seen in enumerate(view) if seen == which]
+            for group in pack([weight * cost[row] for row in own], self.budget):
+                longest = max(cost[own[member]] for member in group)
+                row = torch.tensor([own[member] for member in group], device=self.device)
+                yield Block(row, which, longest, max(1, self.budget // (weight * longest * len(group))))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Class probabilities of logits (..., S, classes), row by row."""
@@ -207,23 +240,12 @@ class Batch(ABC):
         index = target[self.rows.input].expand(logits.shape[:-1]).unsqueeze(-1)
         return self.probabilities(logits).gather(-1, index).squeeze(-1)
 
-    def windows(self, width: int, stride: int, at_once: int = 64) -> Iterator[Tensor]:
-        """Streams (K, S, n) of 0/1: windows of `width` neighbouring units, every `stride` units.
-
-        Each row has the windows it would have alone; where it has no more, nothing is hidden in it.
-        """
-        units = torch.arange(self.size[1], device=self.device)
-        last = (self.rows.real.sum(1) - width).clamp(min=0)  # (S,) where a row's last full window starts
-        last = -(-last // stride) * stride
-        for start in torch.split(torch.arange(0, int(last.max()) + 1, stride, device=self.device), at_once):
-            inside = (units >= start[:, None]) & (units < start[:, None] + width)  # (K, n)
-            yield (inside[:, None, :] & self.rows.real & (start[:, None] <= last)[..., None]).to(self.dtype)
-
     def gather(self, values: Tensor) -> list[Tensor]:
         """(S, n) per row -> for each input its (units,) values, overlapping rows blended linearly."""
         rows = self.rows
         lengths = torch.zeros(self.inputs, dtype=torch.long, device=self.device)
-        lengths.scatter_reduce_(0, rows.input, (rows.unit * rows.real).amax(1) + 1, "amax")
+        last = (rows.unit * rows.real).amax(1) if self.grid is None else rows.unit.amax(1)  # a grid may end in padding
+        lengths.scatter_reduce_(0, rows.input, last + 1, "amax")
         first = torch.cumsum(lengths, 0) - lengths
         place = (rows.unit + first[rows.input][:, None])[rows.real]
         total = torch.zeros(int(lengths.sum()), device=self.device, dtype=values.dtype)
@@ -239,14 +261,7 @@ class Batch(ABC):
         return torch.where(self.rows.real, flat[place], torch.zeros((), device=self.device, dtype=self.dtype))
 
 
-def pack(cost: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Groups of row numbers, longest rows first: (rows in the group) x (its longest row) stays within budget."""
-    order = sorted(range(len(cost)), key=lambda row: -cost[row])
-    piece: list[int] = []
-    for row in order:
-        if piece and cost[piece[0]] * (len(piece) + 1) > budget:
-            yield piece
-            piece = []
-        piece.append(row)
-    if piece:
-        yield piece
+def _closed() -> ModelError:
+    return ModelError(
+        "this kind of model reads nothing that gradients could be taken of; use occlusion or shapley-sampling"
+    )

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
+from rationales.models.baseline_choice import Choice, choose
 from rationales.models.batch import Batch, Noise, Piece, Rows
-from rationales.models.heads import Head, class_logits
+from rationales.models.heads import Head, class_logits, probabilities
 from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes
 from rationales.models.picture_baselines import baseline
 from rationales.models.pictures import Fit, Picture, back, place, read
 from rationales.models.randomness import content_key, normal
 from rationales.models.state import frozen
-from rationales.rationale import Grid
+from rationales.rationale import Grid, Note
 
+AUTOMATIC = ("auto",)
 Preprocess = Callable[[Picture], Tensor]  # -> (channels, H, W), as the model reads it
 
 
@@ -32,6 +34,9 @@ class ImageBatch(Batch):
     module: nn.Module
     pixels: Tensor  # (inputs, channels, H, W)
     empty: Tensor  # (S, channels, H, W) the baseline of every row
+
+    apart: ClassVar[bool] = False
+    reads: ClassVar[int] = 3
 
     def cost(self) -> list[int]:
         return [1] * self.size[0]
@@ -44,7 +49,65 @@ class ImageBatch(Batch):
         if noise is not None:
             size = shown.square().mean((1, 2, 3), keepdim=True).sqrt()
             mixed = mixed + noise.scale * size * normal(noise.key, shown.shape[1:], shown.dtype)
-        return class_logits(self.head, call(self.module, mixed).to(device=self.device, dtype=self.dtype))
+        return self.forward_from(piece, mixed)
+
+    @property
+    def modules(self) -> Sequence[nn.Module]:
+        return [self.module]
+
+    @property
+    def distinct(self) -> int:
+        return self.masks
+
+    def embedded(self, rows: Tensor | None = None) -> Tensor:
+        """(R, channels, H, W): the pixels, in single precision at least."""
+        pixels = self.pixels[self.rows.input if rows is None else self.rows.input[rows]]
+        return pixels.to(torch.promote_types(pixels.dtype, torch.float32))
+
+    def emptied(self, rows: Tensor | None = None) -> Tensor:
+        """(R, channels, H, W): the baselines; what is padding stays."""
+        pixels = self.embedded(rows)
+        return torch.where(self.inside(rows), (self.empty if rows is None else self.empty[rows]).to(pixels), pixels)
+
+    def inside(self, rows: Tensor | None = None) -> Tensor:
+        """(R, 1, H, W): no padding."""
+        real = self.rows.real if rows is None else self.rows.real[rows]
+        return real.view(-1, 1, *self.pixels.shape[2:])
+
+    def forward_from(self, piece: Piece, embedded: Tensor) -> Tensor:
+        logits = call(self.module, embedded.to(self.pixels.dtype))
+        return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
+
+    def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
+        """(R, channels, H, W) -> (R, n): over the channels."""
+        found = (values.abs() if reduce == "norm" else values).sum(1, keepdim=True)
+        return (found * self.inside(rows)).flatten(1)
+
+    def seen_on(self, view: Tensor) -> ImageBatch:
+        rows = view * self.masks + torch.arange(self.masks, device=self.device)
+        taken = self.rows
+        return ImageBatch(
+            rows=replace(
+                taken,
+                input=taken.input[rows],
+                mask=taken.mask[rows],
+                view=torch.zeros_like(rows),
+                key=taken.key[rows],
+                unit=taken.unit[: self.masks],
+                real=taken.real[: self.masks],
+                position=taken.position[: self.masks],
+                blend=taken.blend[: self.masks] * self.views,
+            ),
+            inputs=self.inputs,
+            views=1,
+            classes=self.classes,
+            head=self.head,
+            budget=self.budget,
+            grid=self.grid,
+            module=self.module,
+            pixels=self.pixels,
+            empty=self.empty[rows],
+        )
 
     def take(self, inputs: Sequence[int]) -> ImageBatch:
         chosen = torch.tensor(list(inputs), device=self.device)
@@ -70,6 +133,7 @@ class EncodedPicture:
     source: Picture
     pixels: Tensor  # (channels, H, W) as the model reads it
     real: Tensor  # (H, W) bool: not padding
+    chosen: Choice | None = None  # where the baselines are chosen for each picture
 
 
 @dataclass(eq=False)
@@ -82,7 +146,7 @@ class ImageModel:
     head: Head
     labels: tuple[str, ...]
     name: str
-    baselines: tuple[str, ...] = ("black", "white", "mean", "blur-10")
+    baselines: tuple[str, ...] = AUTOMATIC  # names, or those that tell the model least, for each picture
     mean_colour: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of natural photographs, in [0, 1]
     kind: str = field(default="image", init=False)
     unit: str = field(default="pixel", init=False)
@@ -98,8 +162,11 @@ class ImageModel:
         return read(given, name)
 
     def encode(self, pictures: Sequence[Picture]) -> list[EncodedPicture]:
-        """What the model reads of each picture."""
-        return [EncodedPicture(one, self.preprocess(one), place(one, self.fit)[1]) for one in pictures]
+        """What the model reads of each picture, and the baselines for it."""
+        encoded = [EncodedPicture(one, self.preprocess(one), place(one, self.fit)[1]) for one in pictures]
+        if self.baselines != AUTOMATIC:
+            return encoded
+        return [replace(one, chosen=choice) for one, choice in zip(encoded, self._choices(encoded), strict=True)]
 
     def title(self, source: Picture) -> str:
         """What to call a picture in a message."""
@@ -108,28 +175,32 @@ class ImageModel:
     def describe(self, encoded: EncodedPicture, scores: Tensor) -> dict[str, Any]:
         """What a result says of the picture, its scores taken back to its own size."""
         at_size = back(scores.view(self.fit.height, self.fit.width), self.fit, encoded.source)
+        seen = back(encoded.real.float(), self.fit, encoded.source)
+        choice = encoded.chosen if self.baselines == AUTOMATIC else None
         return {
             "text": "",
+            "baseline": ", ".join(choice.names) if choice else self.baseline,
+            "notes": [Note("baselines", choice.message)] if choice else [],
             "name": encoded.source.name,
             "picture": encoded.source.pixels,
             "units": Grid(*encoded.source.size),
             "scores": at_size.flatten().numpy(),
+            "read": seen.flatten().numpy() > 0,
         }
 
     def batch(self, encoded: Sequence[EncodedPicture], seed: int = 0) -> ImageBatch:
         """The rows of all these pictures, on every baseline."""
         device, dtype = _home(self.module)
-        views, count = len(self.baselines), len(encoded)
-        keys = [content_key(seed, one.source.pixels.tobytes()) for one in encoded]
+        named = self._named(encoded)
+        views, count = len(named[0]), len(encoded)
+        keys = [_key(seed, one) for one in encoded]
         pixels = torch.stack([one.pixels for one in encoded]).to(device=device, dtype=dtype)
         height, width = pixels.shape[2:]
         units = height * width
-        shift, scale = self.normalisation(pixels.shape[1])
-        plain = [one.pixels * scale + shift for one in encoded]  # back in [0, 1]
         empty = [
-            (baseline(name, picture, self.mean_colour, key, one.real) - shift) / scale
-            for name in self.baselines
-            for one, picture, key in zip(encoded, plain, keys, strict=True)
+            self._empty(names[view], one, key)
+            for view in range(views)
+            for one, names, key in zip(encoded, named, keys, strict=True)
         ]
         rows = Rows(
             input=torch.arange(count, device=device).repeat(views),
@@ -153,6 +224,35 @@ class ImageModel:
             pixels=pixels,
             empty=torch.stack(empty).to(device=device, dtype=dtype),
         )
+
+    def _named(self, encoded: Sequence[EncodedPicture]) -> list[tuple[str, ...]]:
+        """The baselines of every picture, the same number for all."""
+        if self.baselines != AUTOMATIC:
+            return [self.baselines] * len(encoded)
+        if any(one.chosen is None for one in encoded):
+            return [choice.names for choice in self._choices(encoded)]
+        return [one.chosen.names for one in encoded if one.chosen is not None]
+
+    def _choices(self, encoded: Sequence[EncodedPicture]) -> list[Choice]:
+        device, dtype = _home(self.module)
+
+        def said(pixels: Tensor) -> Tensor:
+            logits = call(self.module, pixels.to(device=device, dtype=dtype)).float()
+            return probabilities(self.head, class_logits(self.head, logits)).cpu()
+
+        with self.borrowed(), torch.no_grad():
+            # noise is judged by one sample of it, the same whatever the seed
+            return choose(
+                [one.pixels for one in encoded],
+                lambda number, name: self._empty(name, encoded[number], _key(0, encoded[number])),
+                said,
+            )
+
+    def _empty(self, name: str, one: EncodedPicture, key: int) -> Tensor:
+        """(channels, H, W): a baseline of this picture, as the model reads it."""
+        shift, scale = self.normalisation(len(one.pixels))
+        plain = one.pixels * scale + shift  # back in [0, 1]
+        return (baseline(name, plain, self.mean_colour, key, one.real) - shift) / scale
 
     def normalisation(self, channels: int) -> tuple[Tensor, Tensor]:
         """(channels, 1, 1) each: shift and scale that take what the model reads back to [0, 1].
@@ -187,7 +287,7 @@ class ImageModel:
                 return value
 
             with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
-                call(self.module, pixels.detach().requires_grad_())
+                call(self.module, pixels.detach().requires_grad_().clone())  # it may overwrite what it reads
             self._row_bytes = max(sum(stored.values()), pixels.nbytes)
         return self._row_bytes
 
@@ -199,6 +299,10 @@ def call(module: nn.Module, pixels: Tensor) -> Tensor:
     if not isinstance(found, Tensor) or found.dim() != 2:
         raise ModelError("the model does not give one row of logits for each picture; is it a classifier?")
     return found
+
+
+def _key(seed: int, one: EncodedPicture) -> int:
+    return content_key(seed, one.source.pixels.tobytes())
 
 
 def _home(module: nn.Module) -> tuple[torch.device, torch.dtype]:

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from rationales.errors import ModelError, OptionError
 from rationales.models.default import IMAGE_MODEL
 from rationales.models.heads import Head
-from rationales.models.image import ImageModel
+from rationales.models.image import AUTOMATIC, ImageModel
 from rationales.models.loading import check_folder, device_of, hub_reachable, load_error
 from rationales.models.picture_baselines import blur_radius
 from rationales.models.pictures import Fit, Picture, place
 
 LITE = IMAGE_MODEL
-BASELINES = ("black", "white", "mean")  # the paper's, for convolutional networks
 
 
 def load_image(
@@ -83,11 +82,26 @@ def efficientnet_lite(baselines: Sequence[str] | None = None) -> ImageModel:
 
     module, labels, how = load_lite(0)
     fit = Fit("crop", how["size"], how["size"], resize=how["crop"], resample=how["resample"])
+    mean, std = (how["mean"],) * 3, (how["std"],) * 3
+    return from_pixels(module, fit, mean, std, labels, LITE, _checked(baselines))
+
+
+def from_pixels(
+    module: nn.Module,
+    fit: Fit,
+    mean: Sequence[float],
+    std: Sequence[float],
+    labels: Sequence[str],
+    name: str,
+    baselines: Sequence[str] | None = None,
+) -> ImageModel:
+    """A module that reads (x - mean) / std, x in [0, 1], of a picture put in its place by `fit`."""
+    shift, scale = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None]
 
     def preprocess(picture: Picture) -> Tensor:
-        return (place(picture, fit)[0] - how["mean"]) / how["std"]
+        return (place(picture, fit)[0] - shift) / scale
 
-    return ImageModel(module, preprocess, fit, Head.SOFTMAX, labels, LITE, _checked(baselines))
+    return ImageModel(module, preprocess, fit, Head.SOFTMAX, tuple(labels), name, _checked(baselines))
 
 
 def from_processor(module: nn.Module, processor: Any, name: str, baselines: Sequence[str] | None = None) -> ImageModel:
@@ -172,9 +186,9 @@ def _sides(size: Any) -> tuple[int, ...] | None:
 
 
 def _checked(baselines: Sequence[str] | None) -> tuple[str, ...]:
-    chosen = tuple([baselines] if isinstance(baselines, str) else baselines or BASELINES)
-    if not chosen:
-        raise OptionError("give at least one baseline")
+    chosen = tuple([baselines] if isinstance(baselines, str) else baselines or AUTOMATIC)
+    if chosen == AUTOMATIC:
+        return chosen
     for name in chosen:
         if name not in ("black", "white", "mean", "noise"):
             blur_radius(name)  # says what there is

@@ -19,7 +19,7 @@ class Model(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it reads: text or image."""
+        """What it reads: text, image, audio or spectrogram."""
 
     @property
     def unit(self) -> str:
@@ -42,7 +42,10 @@ class Model(Protocol):
         """The rows of these inputs together."""
 
     def describe(self, encoded: Any, scores: Tensor) -> dict[str, Any]:
-        """The fields of a Rationale that depend on the kind of input; `scores` is (units,)."""
+        """The fields of a Rationale that depend on the kind of input; `scores` is (units,).
+
+        Where results have other units than the batch, `read` (units,) says which of them the model reads.
+        """
 
     def target(self, wanted: str | int | None) -> int | None:
         """The number of a class given by label or number."""

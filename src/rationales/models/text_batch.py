@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,8 @@ class TextBatch(Batch):
     owner: Tensor  # (S, T) the token's unit; n for special tokens and padding, which are always kept
     lengths: list[int]
 
+    reads: ClassVar[int] = 2
+
     def cost(self) -> list[int]:
         return self.lengths
 
@@ -81,18 +83,51 @@ class TextBatch(Batch):
         logits = self.networks[piece.view].logits(self.ids[row, :size], self.attention[row, :size], types, change)
         return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
 
-    def embedded(self) -> Tensor:
-        """(S, T, hidden): the word embeddings of all rows, for methods that need gradients there."""
-        if self.views > 1:
-            raise ModelError("several models explained together have no common embedding")
-        with torch.no_grad():
-            output: Tensor = self.networks[0].embedding(self.ids)
-        return output
+    @property
+    def modules(self) -> Sequence[nn.Module]:
+        return [network.module for network in self.networks]
 
-    def logits_from(self, embedded: Tensor) -> Tensor:
-        """(S, classes): what the model says of embeddings (S, T, hidden) put in place of the words'."""
-        whole = torch.arange(self.size[0], device=self.device)
-        return self._logits(Piece(whole, whole, 0, self.ids.shape[1]), lambda _words: embedded)
+    def embedded(self, rows: Tensor | None = None) -> Tensor:
+        """(R, T, hidden): the word embeddings; of several networks each row has its own's, filled up with zeros."""
+        row = self._all(rows)
+        longest = max(self.lengths[index] for index in row.tolist())
+        widest = max(len(network.baseline) for network in self.networks)
+        found = torch.zeros(len(row), longest, widest, device=self.device, dtype=self.dtype)
+        with torch.no_grad():
+            for view, network in enumerate(self.networks):
+                if len(own := torch.nonzero(self.rows.view[row] == view).flatten()):
+                    words: Tensor = network.embedding(self.ids[row[own], :longest])
+                    found[own, :, : words.shape[-1]] = words.to(found)
+        return found
+
+    def emptied(self, rows: Tensor | None = None) -> Tensor:
+        """(R, T, hidden): the baseline in place of every word; special tokens stay."""
+        row, found = self._all(rows), self.embedded(rows)
+        for view, network in enumerate(self.networks):
+            replaced = self.inside(row)[..., 0] & (self.rows.view[row] == view)[:, None]
+            found[..., : len(network.baseline)][replaced] = network.baseline.to(found)
+        return found
+
+    def inside(self, rows: Tensor | None = None) -> Tensor:
+        """(R, T, 1): tokens of words, not special ones and no padding."""
+        row = self._all(rows)
+        return (self.owner[row, : max(self.lengths[index] for index in row.tolist())] < self.size[1])[..., None]
+
+    def forward_from(self, piece: Piece, embedded: Tensor) -> Tensor:
+        width = len(self.networks[piece.view].baseline)
+        return self._logits(piece, lambda words: embedded[:, : piece.size, :width].to(words))
+
+    def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
+        """(R, T, hidden) -> (R, n): over the embedding, then over the tokens of a word."""
+        tokens = (values.abs() if reduce == "norm" else values).sum(-1)
+        owner = self.owner[self._all(rows), : tokens.shape[1]]
+        # in double precision where there is one, so that the order in which a GPU adds a word's tokens does not show
+        wide = tokens if self.device.type == "mps" else tokens.double()
+        found = wide.new_zeros(len(tokens), self.size[1] + 1)
+        return found.scatter_add_(1, owner, wide)[:, :-1].to(values.dtype)
+
+    def _all(self, rows: Tensor | None) -> Tensor:
+        return torch.arange(self.size[0], device=self.device) if rows is None else rows
 
     def take(self, inputs: Sequence[int]) -> TextBatch:
         row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()

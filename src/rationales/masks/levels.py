@@ -1,0 +1,127 @@
+"""Masks of every size from one field: at a level the mask keeps that share of an input's units, the best of them.
+
+Sufficiency and comprehensiveness are judged by keeping, or taking away, a growing share of the units. A field is good
+in that sense if its mask is good at every level, so each step of the optimisation draws one.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rationales.models.batch import Batch
+from rationales.models.randomness import fold, uniform
+
+LOWEST, HIGHEST = 0.05, 0.95
+GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, cover [0, 1] evenly from the first on
+SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what a rationale may take of its input
+SUFFICIENT = 0.9  # of what the whole input gives the target
+EDGE = 0.3  # softness of the mask that is shown
+LEVELS = 3  # purpose, so that no random number is used twice
+HALVINGS = 16
+FLAT = 1e-4  # a field that varies less is taken to be flat
+
+
+def drawn(batch: Batch, step: Tensor, small: float = 1.0) -> Tensor:
+    """(groups,): the level of every input and view in its step number `step` (M,), even over steps and views."""
+    group = groups(batch)
+    rows = torch.arange(len(group), device=group.device)
+    first = torch.full((batch.inputs * batch.views,), len(group), device=group.device)
+    first = first.scatter_reduce(0, group, rows, "amin")
+    own = batch.rows.mask[first]
+    key = batch.rows.key[first]
+    place = uniform(fold(key, LEVELS), 1)[:, 0] + GOLDEN * (step[own] * batch.views + batch.rows.view[first]).double()
+    return (LOWEST + (HIGHEST - LOWEST) * torch.frac(place) ** small).to(batch.dtype)
+
+
+def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
+    """(S, n): keep = sigmoid((z - q) / tau), with q such that each input's mean keep is its `level` (groups,).
+
+    z: (M, n). tau is `softness` times the standard deviation of z over the input's units. Raising all of z changes
+    nothing, and neither does scaling it: q follows z, also in the gradient; tau is taken as it is.
+    """
+    group, real = groups(batch), batch.rows.real
+    values = z[batch.rows.mask]
+    with torch.no_grad():
+        q, deviation = _edge(z, batch, level, softness)
+        rate = 1 / (softness * deviation)[group][:, None]
+        fixed = torch.where(real, values, 0.0)
+        kept = torch.sigmoid((fixed - q[group][:, None]) * rate)
+        slope = kept * (1 - kept) * real
+        share = slope / _sum(slope, group, len(level)).clamp(min=1e-12)[group][:, None]
+    # the implicit derivative of q: what is on the edge of the mask moves it
+    moving = q + _sum(share * (values - fixed) * real, group, len(level))
+    return torch.sigmoid((values - moving[group][:, None]) * rate)
+
+
+def _edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tensor, Tensor]:
+    """(groups,) twice: q, and the standard deviation of z over the units of the input."""
+    group, real = groups(batch), batch.rows.real
+    count = _sum(real.to(z.dtype), group, len(level))
+    values = z[batch.rows.mask]
+    fixed = torch.where(real, values, 0.0)
+    mean = _sum(fixed, group, len(level)) / count
+    variance = _sum(torch.where(real, (fixed - mean[group][:, None]).square(), 0.0), group, len(level)) / count
+    deviation = variance.sqrt().clamp(min=FLAT)
+    tau = softness * deviation
+    beyond = tau * torch.logit(level).abs().add(1)
+    low = torch.full_like(mean, torch.inf).scatter_reduce(
+        0, group, torch.where(real, values, torch.inf).amin(1), "amin"
+    )
+    high = torch.full_like(mean, -torch.inf).scatter_reduce(
+        0, group, torch.where(real, values, -torch.inf).amax(1), "amax"
+    )
+    low, high = low - beyond, high + beyond
+    rate = 1 / tau[group][:, None]
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        kept = torch.sigmoid((fixed - middle[group][:, None]) * rate) * real
+        above = _sum(kept, group, len(level)) / count > level
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    return (low + high) / 2, deviation
+
+
+def standard(z: Tensor, batch: Batch) -> Tensor:
+    """(M, n): z as a keep between 0 and 1 that does not depend on its offset and scale, 0.5 at its mean."""
+    owner, real = batch.rows.input[: batch.masks], batch.rows.real[: batch.masks]
+    count = _sum(real.to(z.dtype), owner, batch.inputs)
+    mean = _sum(torch.where(real, z, 0.0), owner, batch.inputs) / count
+    away = torch.where(real, z - mean[owner][:, None], 0.0)
+    deviation = (_sum(away.square(), owner, batch.inputs) / count).clamp(min=FLAT**2).sqrt()
+    return torch.sigmoid(2 * away / deviation[owner][:, None])
+
+
+def sufficient(z: Tensor, batch: Batch, target: Tensor, softness: float) -> Tensor:
+    """(M, n): the mask of the smallest size that suffices, with a soft edge: above 0.5 is what suffices.
+
+    The units above the edge alone give the target `SUFFICIENT` of what the whole input gives it; where no size does, it
+    is the size that gives most.
+    """
+    with torch.no_grad():
+        index = target[:, None]
+        wanted = SUFFICIENT * batch.predict().gather(1, index).squeeze(1)
+        size = torch.zeros_like(wanted)
+        most, open_ = torch.full_like(wanted, -1.0), torch.ones_like(wanted, dtype=torch.bool)
+        for share in SIZES:
+            level = torch.full((batch.inputs * batch.views,), share, device=z.device, dtype=z.dtype)
+            hard = (at_level(z, batch, level, softness) > 0.5).to(z.dtype)
+            found = batch.predict(hard).gather(1, index).squeeze(1)
+            better = open_ & (found > most)
+            size, most = torch.where(better, share, size), torch.where(better, found, most)
+            open_ = open_ & ~(most >= wanted)
+            if not open_.any():
+                break
+        edge = _edge(z, batch, size.repeat_interleave(batch.views), softness)
+        q, deviation = (value.view(batch.inputs, batch.views)[:, 0] for value in edge)
+        owner = batch.rows.input[: batch.masks]
+        return torch.sigmoid((z - q[owner][:, None]) / (EDGE * deviation[owner][:, None]))
+
+
+def groups(batch: Batch) -> Tensor:
+    """(S,): rows of one input under one view are one group."""
+    return batch.rows.input * batch.views + batch.rows.view
+
+
+def _sum(values: Tensor, group: Tensor, count: int) -> Tensor:
+    """(S, n) -> (count,)."""
+    return torch.zeros(count, device=values.device, dtype=values.dtype).index_add(0, group, values.sum(1))

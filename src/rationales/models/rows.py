@@ -1,0 +1,82 @@
+"""Where rows come from, and how they are packed so that they go through a model together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where each row comes from. All tensors lie on the batch's device."""
+
+    input: Tensor  # (S,) index of the input a row belongs to
+    mask: Tensor  # (S,) index of the mask a row uses; rows of one segment under several views share it
+    view: Tensor  # (S,) index of the view
+    key: Tensor  # (S,) int64 made from the input's content and the segment: the source of all randomness
+    unit: Tensor  # (S, n) index of the unit within its input, 0 where not real
+    real: Tensor  # (S, n) bool: a unit, not padding
+    position: Tensor  # (S, n) or (S, n, dimensions) where the unit stands
+    blend: Tensor  # (S, n) weights with which rows are put together again; over all rows of a unit they sum to 1
+
+    def take(self, index: Tensor, width: int) -> Rows:
+        """The rows `index` with inputs and masks numbered anew, cut to `width` units."""
+        return Rows(
+            input=torch.unique(self.input[index], return_inverse=True)[1],
+            mask=torch.unique(self.mask[index], return_inverse=True)[1],
+            view=self.view[index],
+            key=self.key[index],
+            unit=self.unit[index, :width],
+            real=self.real[index, :width],
+            position=self.position[index, :width],
+            blend=self.blend[index, :width],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Gaussian noise on what the model reads; drawn where it is needed, so that it never has to be stored."""
+
+    scale: float  # standard deviation, relative to the root mean square of the row's embedding
+    key: Tensor  # (K * S,) int64, one for every row of every variant
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows that go through the model together."""
+
+    where: Tensor  # (R,) their places among the K * S rows of all variants
+    row: Tensor  # (R,) their rows
+    view: int
+    size: int  # cost of the longest
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows that are asked about many variants."""
+
+    row: Tensor  # (R,) their rows
+    view: int
+    size: int  # cost of the longest
+    variants: int  # how many of them fit at once
+
+    def piece(self, variants: int) -> Piece:
+        """So many variants of these rows as one piece, all rows of a variant together."""
+        row = self.row.repeat(variants)
+        return Piece(torch.arange(len(row), device=row.device), row, self.view, self.size)
+
+
+def pack(cost: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Groups of row numbers, longest rows first: (rows in the group) x (its longest row) stays within budget."""
+    order = sorted(range(len(cost)), key=lambda row: -cost[row])
+    piece: list[int] = []
+    for row in order:
+        if piece and cost[piece[0]] * (len(piece) + 1) > budget:
+            yield piece
+            piece = []
+        piece.append(row)
+    if piece:
+        yield piece

@@ -1,0 +1,89 @@
+"""What a rationale is made of: units of a text, a picture or a sound, and what is found connected among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One word (token, sentence): `text` stands at characters start..end of part 0 (the text) or 1 (its pair)."""
+
+    text: str
+    start: int
+    end: int
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The pixels of a picture as units, row by row from the top left."""
+
+    height: int
+    width: int
+
+    def __len__(self) -> int:
+        return self.height * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrogram(Grid):
+    """The bins of a spectrogram as units: columns are frames of `seconds`, rows frequencies, the highest on top."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The frames of a sound as units: `count` of `seconds` each, the last one cut at the end of the sound."""
+
+    count: int
+    seconds: float
+    duration: float  # of the whole sound, in seconds
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of a sound, from `start` to `end` in seconds: frames first..last (inclusive); `score` is their mean."""
+
+    start: float
+    end: float
+    score: float
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Connected pixels selected together: rows top..bottom-1, columns left..right-1; `score` is their mean score."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+    area: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Units first..last (inclusive) selected together; `score` is their mean score."""
+
+    start: int
+    end: int
+    text: str
+    score: float
+    first: int
+    last: int
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the user should know about this result, and what to change."""
+
+    kind: str
+    message: str

@@ -1,0 +1,238 @@
+"""What must hold for every method on pictures: the same list as for texts, from the same registry."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("PIL")
+pytest.importorskip("skimage")
+
+from models.test_image import SIDE, detector, preprocess, scene
+
+from rationales.errors import InputError, ModelError
+from rationales.methods import METHODS, build
+from rationales.models.image_loading import from_module
+from rationales.pipeline import explain as explain_any
+from rationales.rationale import Grid
+
+CELLS = {"every": 8}
+QUICK = {
+    "marc": {"steps": 12, "every": 4, "start_w": 0.5, "start_sigma": 4.0, "rate": 0.1},
+    "integrated-gradients": {"steps": 8},
+    "gradient-shap": {"samples": 5},
+    "smooth-grad": {"samples": 5},
+    "occlusion": {"window": 8, "stride": 4},
+    "lime": {"samples": 60} | CELLS,
+    "kernel-shap": {"samples": 60} | CELLS,
+    "shapley-sampling": {"orders": 2} | CELLS,
+}
+GOOD = {"marc": {"steps": 60, "every": 2}}
+GOOD |= {"shapley-sampling": {"every": 4}} | {name: {"every": 4, "samples": 500} for name in ("lime", "kernel-shap")}
+TOLERANCE = 2e-3
+PICTURES = [scene(seed=seed, left=2 * seed, side=6 + 2 * seed) for seed in range(3)]
+
+
+def network():
+    """A convolutional classifier of three classes with what such networks have: strides, pooling, ReLUs in place."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 3, padding=1),
+            nn.ReLU6(),
+            nn.Dropout(0.5),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(16, 3),
+        )
+        with torch.no_grad():
+            for weight in module.parameters():
+                if weight.dim() > 1:
+                    weight.normal_(0, 0.4)
+    return module.eval()
+
+
+def model_of(module, **more):
+    return from_module(module, preprocess, ["a", "b", "c"], "network", **more)
+
+
+def explain(model, pictures, method, **more):
+    return explain_any(model, pictures, method=method, options=QUICK.get(method, {}), **more)
+
+
+@pytest.mark.parametrize("method", METHODS)
+class TestEveryMethod:
+    def test_alone_equals_in_a_batch_in_any_order(self, method):
+        model = model_of(network())
+        together = explain(model, PICTURES, method)
+        backwards = explain(model, PICTURES[::-1], method)[::-1]
+        for picture, mine, theirs in zip(PICTURES, together, backwards, strict=True):
+            alone = explain(model, picture, method)
+            assert np.allclose(mine.scores, alone.scores, atol=TOLERANCE)
+            assert np.allclose(mine.scores, theirs.scores, atol=TOLERANCE)
+            assert mine.target == alone.target
+            assert mine.scores.std() > 0
+
+    def test_same_seed_same_bits(self, method):
+        model = model_of(network())
+        first, second = explain(model, PICTURES, method, seed=7), explain(model, PICTURES, method, seed=7)
+        assert all(np.array_equal(mine.scores, theirs.scores) for mine, theirs in zip(first, second, strict=True))
+
+    def test_the_budget_changes_nothing(self, method):
+        model = model_of(network().double())
+        encoded = model.encode([model.read(picture, None) for picture in PICTURES])
+        target, made = torch.tensor([0, 1, 2]), build(method, QUICK.get(method, {}), "image")
+        found = []
+        for budget in (1, 4, 1000):
+            with model.borrowed():
+                batch = model.batch(encoded)
+                batch.budget = budget
+                found.append(made.scores(batch, target).scores)
+        assert torch.allclose(found[0], found[2], atol=1e-9)
+        assert torch.allclose(found[1], found[2], atol=1e-9)
+
+    def test_global_randomness_is_neither_read_nor_moved(self, method):
+        model = model_of(network())
+        torch.manual_seed(1)
+        before = torch.random.get_rng_state()
+        first = explain(model, PICTURES[0], method)
+        assert torch.equal(before, torch.random.get_rng_state())
+        torch.manual_seed(2)
+        assert np.array_equal(first.scores, explain(model, PICTURES[0], method).scores)
+
+    def test_model_is_left_as_it_was(self, method):
+        module = network().train()
+        module[1].eval()
+        module[0].weight.requires_grad_(False)
+        weights = copy.deepcopy(module.state_dict())
+        flags = [part.training for part in module.modules()]
+        explain(model_of(module), PICTURES, method)
+        assert [part.training for part in module.modules()] == flags
+        assert [weight.requires_grad for weight in module.parameters()][:2] == [False, True]
+        assert all(weight.grad is None for weight in module.parameters())
+        assert not any(_hooks(part) for part in module.modules())
+        assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
+
+    def test_model_is_left_as_it_was_after_an_exception(self, method):
+        module = network().train()
+        model = model_of(module)
+        asked = []
+        handle = module[-1].register_forward_hook(lambda *_: _interrupt_later(asked))
+        with pytest.raises(KeyboardInterrupt):
+            explain(model, PICTURES, method)
+        handle.remove()
+        assert all(part.training for part in module.modules())
+        assert all(weight.requires_grad for weight in module.parameters())
+        assert not any(_hooks(part) for part in module.modules())
+
+    def test_scores_are_finite_one_per_pixel(self, method):
+        for result in explain(model_of(network()), PICTURES, method):
+            assert result.units == Grid(SIDE, SIDE)
+            assert result.scores.shape == (SIDE * SIDE,)
+            assert np.isfinite(result.scores).all()
+
+    def test_padding_has_no_score_and_no_say(self, method):
+        """The right half is padding: it stays as it is, and gets 0."""
+        model = model_of(network())
+        encoded = model.encode([model.read(picture, None) for picture in PICTURES])
+        half = torch.zeros(SIDE, SIDE, dtype=torch.bool)
+        half[:, : SIDE // 2] = True
+        with model.borrowed():
+            batch = model.batch([replace(one, real=half) for one in encoded])
+            found = build(method, QUICK.get(method, {}), "image").scores(batch, torch.tensor([0, 1, 2])).scores
+        assert not found[:, ~half.flatten()].any()
+        assert found[:, half.flatten()].any()
+
+    def test_a_model_that_gives_nan_is_reported_with_the_inputs_name(self, method):
+        module = network()
+        with torch.no_grad():
+            module[-1].weight.fill_(float("nan"))
+        with pytest.raises(InputError, match=r"NaN.*second"):
+            explain(model_of(module), PICTURES[:1], method, names=["the second"])
+
+    def test_works_where_gradients_are_switched_off(self, method):
+        model = model_of(network())
+        expected = explain(model, PICTURES[0], method)
+        with torch.no_grad():
+            assert np.array_equal(explain(model, PICTURES[0], method).scores, expected.scores)
+        with torch.inference_mode():
+            assert np.array_equal(explain(model, PICTURES[0], method).scores, expected.scores)
+
+    def test_smoothing_brings_neighbours_together(self, method):
+        model = model_of(network())
+        plain, smoothed = explain(model, PICTURES[0], method), explain(model, PICTURES[0], method, smooth=3.0)
+        rough = [np.abs(np.diff(one.scores.reshape(SIDE, SIDE))).mean() for one in (plain, smoothed)]
+        assert rough[1] < rough[0]
+
+    @pytest.mark.parametrize(("top", "left"), [(6, 14), (20, 3)])
+    def test_finds_the_red_square(self, method, top, left):
+        """Of the pixels with the highest scores, as many as the square has, most lie in it."""
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        options = QUICK.get(method, {}) | GOOD.get(method, {})
+        result = explain_any(detector(), scene(top, left), target="red", method=method, options=options)
+        truth = np.zeros((SIDE, SIDE), dtype=bool)
+        truth[top : top + 10, left : left + 10] = True
+        best = np.argsort(-result.scores, kind="stable")[: truth.sum()]
+        assert truth.flatten()[best].mean() > 0.6
+
+    def test_a_model_without_gradients_is_explained_by_methods_that_need_none(self, method):
+        module = network()
+        model = model_of(Blocked(module))
+        if "gradients" in METHODS[method].needs:
+            with pytest.raises(ModelError, match=r"no gradients with respect to its input.*use .*occlusion"):
+                explain(model, PICTURES[0], method)
+        else:
+            plain = explain(model_of(module), PICTURES[0], method)
+            assert np.allclose(explain(model, PICTURES[0], method).scores, plain.scores, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if "gradients" in METHODS[name].needs])
+def test_a_model_may_overwrite_what_it_reads(method):
+    """Some normalise in place. What is overwritten is a copy, each time."""
+    module = network()
+    plain = explain(model_of(module), PICTURES, method)
+    again = explain(model_of(Overwriting(module)), PICTURES, method)
+    assert all(np.allclose(mine.scores, other.scores, atol=TOLERANCE) for mine, other in zip(plain, again, strict=True))
+
+
+class Overwriting(nn.Module):
+    """The same classifier, for pixels that it doubles and halves where they lie."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, pixels):
+        return self.module(pixels.mul_(2).div_(2))
+
+
+class Blocked(nn.Module):
+    """A classifier that lets no gradients through."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, pixels):
+        return self.module(pixels.detach()).detach()
+
+
+def _hooks(part):
+    return part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+
+
+def _interrupt_later(asked):
+    """After the first answer, which is the pipeline's own: in the middle of the method's work."""
+    asked.append(None)
+    if len(asked) > 1:
+        raise KeyboardInterrupt
