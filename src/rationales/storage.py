@@ -13,7 +13,7 @@ import numpy as np
 
 from rationales.errors import InputError
 from rationales.files import read_text, write_bytes, write_text
-from rationales.rationale import Grid, Note, Rationale, Rule, Unit
+from rationales.rationale import Frames, Grid, Note, Rationale, Rule, Spectrogram, Unit
 
 FORMAT = 1  # raised when the saved form changes so that older files would be misread
 MANY = 20_000  # scores that go into a file of their own when they are for pixels
@@ -46,7 +46,11 @@ def to_dict(rationale: Rationale) -> dict[str, Any]:
 
 def _units(rationale: Rationale) -> dict[str, Any]:
     """What was explained and what was found in it."""
-    name = {} if rationale.name is None else {"name": rationale.name}
+    name: dict[str, Any] = {} if rationale.name is None else {"name": rationale.name}
+    if isinstance(rationale.units, (Frames, Spectrogram)):
+        name = {"times": [asdict(one) for one in rationale.times()], **name}
+    if isinstance(rationale.units, Frames):
+        return {**name, "units": asdict(rationale.units)}
     if isinstance(rationale.units, Grid):
         return {"regions": [asdict(one) for one in rationale.regions()], **name, "units": asdict(rationale.units)}
     units, spans = [asdict(unit) for unit in rationale.units], [asdict(span) for span in rationale.spans()]
@@ -58,16 +62,24 @@ def _units(rationale: Rationale) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Rationale:
-    """The inverse of `to_dict`; a picture itself is not part of it."""
-    given = {key: value for key, value in data.items() if key not in ("format", "spans", "regions")}
-    units = data["units"]
+    """The inverse of `to_dict`; a picture or a sound itself is not part of it."""
+    given = {key: value for key, value in data.items() if key not in ("format", "spans", "regions", "times")}
     given["text"] = data.get("text", "")
-    given["units"] = Grid(**units) if isinstance(units, Mapping) else tuple(Unit(**unit) for unit in units)
+    given["units"] = _units_of(data["units"])
     given["scores"] = np.asarray(data["scores"], dtype=np.float32)
     given["labels"] = tuple(data["labels"])
     given["rule"] = Rule(**data["rule"])
     given["notes"] = tuple(Note(**note) for note in data["notes"])
     return Rationale(**given)
+
+
+def _units_of(units: Any) -> tuple[Unit, ...] | Grid | Frames:
+    """Units from their plain data: words are a list, all others say their size."""
+    if not isinstance(units, Mapping):
+        return tuple(Unit(**unit) for unit in units)
+    if "count" in units:
+        return Frames(**units)
+    return Spectrogram(**units) if "seconds" in units else Grid(**units)
 
 
 def save(rationale: Rationale, path: str | os.PathLike[str]) -> Path:

@@ -10,7 +10,7 @@ from families import tiny
 
 import rationales
 from rationales.errors import ModelError
-from rationales.models.default import CATALOGUE, EMBEDDED, IMAGE_MODEL, apply_delta, models_available
+from rationales.models.default import AUDIO_MODEL, CATALOGUE, EMBEDDED, IMAGE_MODEL, apply_delta, models_available
 
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 
@@ -66,7 +66,7 @@ class TestDelta:
 class TestCatalogue:
     def test_the_default_comes_first(self):
         found = models_available()
-        assert [one.name for one in found] == [*CATALOGUE, IMAGE_MODEL]
+        assert [one.name for one in found] == [*CATALOGUE, IMAGE_MODEL, AUDIO_MODEL]
         assert found[0].name == EMBEDDED
         assert all(one.summary for one in found)
         assert all(bool(one.where) == one.available for one in found)

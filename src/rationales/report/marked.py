@@ -64,17 +64,18 @@ def _pieces(rationale: Rationale, scale: Scale, part: int, *, titles: bool) -> I
             yield escape(gap)
         elif gap:
             inside = chosen[before] and chosen[index]
-            yield f"<i{_class(min(levels[before], levels[index], key=abs), 'in' if inside else '')}>{escape(gap)}</i>"
+            look = unit_class(min(levels[before], levels[index], key=abs), "in" if inside else "")
+            yield f"<i{look}>{escape(gap)}</i>"
         flags = ("in" if chosen[index] else "", "first" if index in opening else "", "last" if index in closing else "")
         tag = "mark" if chosen[index] else "span"
         title = f' title="{scale.number(float(rationale.scores[index]))}"' if titles else ""
-        look = _class(levels[index], "r" if right_to_left(content) else "", *flags)
+        look = unit_class(levels[index], "r" if right_to_left(content) else "", *flags)
         yield f"<{tag}{look}{title}>{escape(content)}</{tag}>"
         position, before = end, index
     yield escape(whole[position:])
 
 
-def _class(level: int, *flags: str) -> str:
+def unit_class(level: int, *flags: str) -> str:
     """The class attribute: the strength (f for the target, a against it) comes first."""
     names = [f"{'f' if level > 0 else 'a'}{abs(level)}" if level else "", *flags]
     joined = " ".join(name for name in names if name)

@@ -30,6 +30,13 @@
     let chosen = own;
     let here = -1;
 
+    const time = index => Math.min(index * data.seconds, data.duration).toFixed(2);
+    const content = (first, last) => {  // a stretch of a sound by its time, one of a text by its words
+      if (data.seconds) return `${time(first)} to ${time(last + 1)} s`;
+      let words = units[first].textContent;
+      for (let node = units[first]; node !== units[last]; node = node.nextSibling) words += node.nextSibling.textContent;
+      return words;
+    };
     const number = value => data.keeps ? value.toFixed(2) : String(Number(value.toPrecision(3)));
 
     function joined(selected, i) {  // unit i belongs to the same span as the one before it
@@ -61,11 +68,10 @@
       if (!list.open) return;
       const items = runs(chosen).slice(0, 200).map(([first, last]) => {
         const item = document.createElement("li"), score = document.createElement("b"), words = document.createElement("bdi");
-        let sum = 0, content = units[first].textContent;
+        let sum = 0;
         for (let i = first; i <= last; i++) sum += data.scores[i];
-        for (let node = units[first]; node !== units[last]; node = node.nextSibling) content += node.nextSibling.textContent;
         score.textContent = number(sum / (last - first + 1));
-        words.textContent = content;
+        words.textContent = content(first, last);
         item.append(score, " ", words);
         return item;
       });
@@ -79,7 +85,9 @@
       select(atHome ? own : data.scores.map(score => score > threshold));
       const total = chosen.reduce((sum, one) => sum + one, 0);
       const words = `${total.toLocaleString("en")} of ${count(units.length, data.unit)}`;
-      article.querySelector("output").textContent = `${count(runs(chosen).length, "span")} · ${words}`;
+      const spans = runs(chosen);
+      const heard = data.seconds ? `${spans.reduce((sum, [first, last]) => sum + (time(last + 1) - time(first)), 0).toFixed(2)} of ${data.duration.toFixed(2)} s · ` : "";
+      article.querySelector("output").textContent = `${count(spans.length, "span")} · ${heard}${words}`;
       fill();
       article.querySelector(".threshold").textContent = number(threshold);
       slider.setAttribute("aria-valuetext", number(threshold));
@@ -90,7 +98,7 @@
     }
 
     function describe(index) {
-      tell(units[index], `${units[index].textContent}: ${number(data.scores[index])}${chosen[index] ? ", in the rationale" : ""}`);
+      tell(units[index], `${content(index, index)}: ${number(data.scores[index])}${chosen[index] ? ", in the rationale" : ""}`);
     }
 
     function go(index) {

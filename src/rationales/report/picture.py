@@ -16,9 +16,9 @@ import numpy as np
 
 from rationales.errors import ModelError, OptionError
 from rationales.files import write_bytes
-from rationales.rationale import Grid, Rationale
+from rationales.rationale import Grid, Rationale, Spectrogram
 from rationales.report.scale import Scale, scale_of
-from rationales.report.words import count, percent, rows
+from rationales.report.words import count, percent, rows, size, unit_name
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
@@ -81,7 +81,7 @@ def canvas(rationale: Rationale, longest: int = PANEL, least: int = LEAST) -> Ca
     if long > longest:
         height, width = (max(1, round(side * longest / long)) for side in size)
         return Canvas(
-            np.asarray(_image(pixels).resize((width, height), _pillow().Resampling.LANCZOS)),
+            np.asarray(_image(pixels).resize((width, height), pillow().Resampling.LANCZOS)),
             _averaged(scores, height, width),
             _averaged(chosen.astype(np.float32), height, width) > 0.5,
             scale,
@@ -137,22 +137,22 @@ def png(rationale: Rationale) -> bytes:
     height, width = drawn.chosen.shape
     column = max(width, COLUMN)
     size = (2 * MARGIN + 3 * column + 2 * GAP, HEAD + height + FOOT + MARGIN)
-    sheet = _pillow().new("RGB", size, _PAPER)
+    sheet = pillow().new("RGB", size, _PAPER)
     from PIL import ImageDraw, ImageFont
 
     pen = ImageDraw.Draw(sheet)
     large, small = ImageFont.load_default(17), ImageFont.load_default(13)
     room = size[0] - 2 * MARGIN
-    title = _fitted(rationale.target, large, room)
+    title = fitted(rationale.target, large, room)
     pen.text((MARGIN, HEAD // 2), title, _INK, large, anchor="lm")
     used = large.getlength(title) + 18
-    numbers = _fitted(_numbers(rationale), small, room - used)
-    pen.text((MARGIN + used, HEAD // 2 + 1), numbers, _SOFT, small, anchor="lm")
+    told = fitted(numbers(rationale), small, room - used)
+    pen.text((MARGIN + used, HEAD // 2 + 1), told, _SOFT, small, anchor="lm")
     panels = (drawn.original, drawn.heat(), drawn.cutout())
     for number, (panel, caption) in enumerate(zip(panels, captions(rationale), strict=True)):
         left = MARGIN + number * (column + GAP)
         sheet.paste(_image(panel), (left + (column - width) // 2, HEAD))
-        text = _fitted(caption, small, column)
+        text = fitted(caption, small, column)
         pen.text((left + column // 2, HEAD + height + FOOT // 2), text, _SOFT, small, anchor="mm")
     return encoded(sheet, "PNG", optimize=True)
 
@@ -165,10 +165,13 @@ def to_png(rationale: Rationale, path: str | os.PathLike[str]) -> Path:
 def captions(rationale: Rationale) -> tuple[str, str, str]:
     """What stands under the original, the heat map and the cut-out."""
     grid, chosen = grid_of(rationale), int(rationale.selected().sum())
-    original = f"Picture, {grid.width} by {grid.height}"
+    original = (
+        size(rationale).capitalize() if isinstance(grid, Spectrogram) else f"Picture, {grid.width} by {grid.height}"
+    )
     if rationale.picture is None:
         original = "The picture was not saved"
-    return original, "Scores", f"Rationale, {percent(chosen / max(len(grid), 1))} of {count(len(grid), 'pixel')}"
+    unit = unit_name(rationale)
+    return original, "Scores", f"Rationale, {percent(chosen / max(len(grid), 1))} of {count(len(grid), unit)}"
 
 
 def data_uri(pixels: np.ndarray, lossless: bool = False) -> str:
@@ -189,13 +192,13 @@ def _uri(kind: str, content: bytes) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def _numbers(rationale: Rationale) -> str:
+def numbers(rationale: Rationale) -> str:
     """'Full picture 91.0 % · Rationale alone 88.0 % · Complement 3.0 %'."""
     values = [(name, given[rationale.target]) for name, _, given in rows(rationale)[:3] if rationale.target in given]
     return " · ".join(f"{name} {percent(value)}" for name, value in values)
 
 
-def _fitted(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, room: float) -> str:
+def fitted(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, room: float) -> str:
     """One line of `text`, cut where the room ends."""
     line = " ".join(text.split())[:400]
     if font.getlength(line) <= room:
@@ -207,7 +210,7 @@ def _fitted(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, room:
 
 def _averaged(values: np.ndarray, height: int, width: int) -> np.ndarray:
     """(height, width): the mean of what each pixel covers."""
-    return np.asarray(_image(values).resize((width, height), _pillow().Resampling.BOX))
+    return np.asarray(_image(values).resize((width, height), pillow().Resampling.BOX))
 
 
 def _enlarged(values: np.ndarray, factor: int) -> np.ndarray:
@@ -215,7 +218,7 @@ def _enlarged(values: np.ndarray, factor: int) -> np.ndarray:
 
 
 def _image(values: np.ndarray) -> Image.Image:
-    image: Image.Image = _pillow().fromarray(np.ascontiguousarray(values))
+    image: Image.Image = pillow().fromarray(np.ascontiguousarray(values))
     return image
 
 
@@ -224,7 +227,7 @@ def _bytes(values: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _pillow() -> Any:
+def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:

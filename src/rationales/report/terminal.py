@@ -11,10 +11,23 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from rationales.rationale import Grid, Rationale
+from rationales.rationale import Frames, Grid, Rationale
 from rationales.report.excerpt import excerpt
 from rationales.report.scale import scale_of
-from rationales.report.words import box, count, leading, percent, rows, runner_up, selection, size, unit_name
+from rationales.report.wave import envelope
+from rationales.report.words import (
+    box,
+    count,
+    leading,
+    percent,
+    rows,
+    runner_up,
+    selection,
+    size,
+    unit_name,
+    when,
+    whole,
+)
 
 # (from this strength on, foreground, background). Both colours are set, so the words can be read on dark and on
 # light terminals; weak scores are grey rather than pale, since pale is the loudest colour on a dark terminal.
@@ -32,6 +45,9 @@ AGAINST = (
 )
 
 REGIONS = 5  # of a picture, listed one by one
+STRETCHES = 12  # of a sound, listed one by one
+COLUMNS = 72  # of a waveform
+BARS = " ▁▂▃▄▅▆▇█"  # how loud a column is
 
 # What a terminal would obey rather than show becomes its picture; line breaks and tabs stay.
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
@@ -70,6 +86,8 @@ def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
     body: RenderableType
     if isinstance(rationale.units, Grid):
         body = _regions(rationale, colours=colours)
+    elif isinstance(rationale.units, Frames):
+        body = _stretches(rationale, rationale.units, colours=colours)
     else:
         body = _coloured(rationale) if colours else _bracketed(rationale)
     head = Text.assemble(
@@ -110,6 +128,7 @@ def _table(rationale: Rationale) -> Table:
 def _regions(rationale: Rationale, *, colours: bool) -> Group:
     """The largest regions of a picture: their share of it, where they lie and how they score."""
     found, scale, total = rationale.regions(), scale_of(rationale), max(len(rationale.units), 1)
+    grid = rationale.units if isinstance(rationale.units, Grid) else None
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("")
     table.add_column("area", justify="right")
@@ -118,15 +137,44 @@ def _regions(rationale: Rationale, *, colours: bool) -> Group:
     for number, region in enumerate(found[:REGIONS], 1):
         look = style(float(scale.strength(np.array([region.score]))[0])) if colours else Style.null()
         score = Text(scale.number(region.score), style=look)
-        table.add_row(str(number), percent(region.area / total), box(region), score)
+        table.add_row(str(number), percent(region.area / total), box(region, grid), score)
     if not found:
-        return Group(Text(size(rationale).capitalize()), Text("No pixel reached the threshold: nothing is selected."))
+        return Group(
+            Text(size(rationale).capitalize()),
+            Text(f"No {unit_name(rationale)} reached the threshold: nothing is selected."),
+        )
     shown: list[RenderableType] = [Text(size(rationale).capitalize()), table]
     if len(found) > REGIONS:
         rest = sum(region.area for region in found[REGIONS:])
-        words = f"and {count(len(found) - REGIONS, 'region')} more, {percent(rest / total)} of the picture"
+        words = f"and {count(len(found) - REGIONS, 'region')} more, {percent(rest / total)} of the {whole(rationale)}"
         shown.append(Text(words, style="dim"))
     return Group(*shown)
+
+
+def _stretches(rationale: Rationale, frames: Frames, *, colours: bool) -> Group:
+    """A sound as a line of bars, the rationale marked below it, and its stretches with their scores."""
+    found, scale = rationale.times(), scale_of(rationale)
+    loud = envelope(rationale, COLUMNS)
+    edges = np.linspace(0, len(frames), len(loud) + 1)
+    owner = np.minimum(edges[:-1].astype(int), len(frames) - 1)
+    strength, chosen = scale.strength(rationale.scores)[owner], rationale.selected()[owner]
+    bars = Text()
+    for height, one in zip(loud.tolist(), strength.tolist(), strict=True):
+        bars.append(BARS[round(height * (len(BARS) - 1))], style=style(one) if colours else Style.null())
+    marks = Text("".join("^" if one else " " for one in chosen.tolist()).rstrip(), style="bold" if colours else "")
+    scales = Text(f"0 s{f'{frames.duration:.2f} s':>{max(len(loud) - 3, 1)}}", style="dim")
+    if not found:
+        return Group(Text(size(rationale).capitalize()), bars, scales, Text("No frame reached the threshold."))
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("")
+    table.add_column("when")
+    table.add_column("score", justify="right")
+    for number, one in enumerate(found[:STRETCHES], 1):
+        look = style(float(scale.strength(np.array([one.score]))[0])) if colours else Style.null()
+        table.add_row(str(number), when(one), Text(scale.number(one.score), style=look))
+    rest = len(found) - STRETCHES
+    more = [Text(f"and {count(rest, 'span')} more", style="dim")] if rest > 0 else []
+    return Group(Text(size(rationale).capitalize()), bars, marks, scales, Text(), table, *more)
 
 
 def _summary(rationale: Rationale) -> str:

@@ -20,7 +20,7 @@ from rationales.report.picture import (
     ramp,
 )
 from rationales.report.scale import Scale, start_of
-from rationales.report.words import box, count, leading, percent, rows, rule, selection
+from rationales.report.words import box, count, leading, percent, rows, rule, selection, whole
 
 LONGEST = 768  # pixels of the long side on a page
 TICKS = LEVELS * 10  # steps of the threshold
@@ -146,10 +146,10 @@ def likeliest(rationale: Rationale) -> str:
 
 def region_list(rationale: Rationale, scale: Scale) -> str:
     """The regions of the method's own rule, for reading aloud and for copying."""
-    regions, total = rationale.regions(), max(len(rationale.units), 1)
+    regions, grid, total = rationale.regions(), grid_of(rationale), max(len(rationale.units), 1)
     items = "".join(
         f"<li><b>{escape(scale.number(region.score))}</b> "
-        f"<bdi>{escape(percent(region.area / total))} of the picture, {escape(box(region))}</bdi></li>"
+        f"<bdi>{escape(percent(region.area / total))} of the {whole(rationale)}, {escape(box(region, grid))}</bdi></li>"
         for region in regions[:LISTED]
     )
     more = len(regions) - LISTED

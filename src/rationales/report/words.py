@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rationales.rationale import Grid, Rationale, Region
+from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch
 
 # key in `Rationale.probabilities`, its name, and what the model was given
 GIVEN = (
@@ -30,7 +30,7 @@ def percent(probability: float) -> str:
 
 
 def unit_name(rationale: Rationale) -> str:
-    """What one unit is called: word, token, sentence or pixel."""
+    """What one unit is called: word, token, sentence, pixel, frame or bin."""
     return str(getattr(rationale, "unit", None) or "word")
 
 
@@ -43,7 +43,14 @@ def selection(rationale: Rationale) -> str:
     """How much the rationale is: '2 spans · 7 of 120 words', '1 region · 6.2 % of the picture · 31 of 500 pixels'."""
     chosen, total = int(rationale.selected().sum()), len(rationale.units)
     if isinstance(rationale.units, Grid):
-        found = f"{count(len(rationale.regions()), 'region')} · {percent(chosen / max(total, 1))} of the picture"
+        found = (
+            f"{count(len(rationale.regions()), 'region')} · {percent(chosen / max(total, 1))} of the {whole(rationale)}"
+        )
+        return f"{found} · {chosen:,} of {count(total, unit_name(rationale))}"
+    if isinstance(rationale.units, Frames):
+        times = rationale.times()
+        heard = sum(one.end - one.start for one in times)
+        found = f"{count(len(times), 'span')} · {heard:.2f} of {rationale.units.duration:.2f} s"
         return f"{found} · {chosen:,} of {count(total, unit_name(rationale))}"
     return f"{count(len(rationale.spans()), 'span')} · {chosen:,} of {count(total, unit_name(rationale))}"
 
@@ -65,26 +72,45 @@ def leading(rationale: Rationale) -> tuple[str, ...]:
 
 
 def size(rationale: Rationale) -> str:
-    """'picture of 640 × 480 pixels'; nothing for a text."""
-    grid = rationale.units
-    return f"picture of {grid.width} × {grid.height} pixels" if isinstance(grid, Grid) else ""
+    """'picture of 640 × 480 pixels', 'sound of 4.68 s'; nothing for a text."""
+    units = rationale.units
+    if isinstance(units, Spectrogram):
+        return f"spectrogram of {units.width * units.seconds:.2f} s, {units.width} frames × {units.height} frequencies"
+    if isinstance(units, Frames):
+        return f"sound of {units.duration:.2f} s"
+    return f"picture of {units.width} × {units.height} pixels" if isinstance(units, Grid) else ""
 
 
-def box(region: Region) -> str:
-    """Where a region lies: 'columns 3 to 80, rows 10 to 44'."""
+def whole(rationale: Rationale) -> str:
+    """What was explained: a text, a picture or a sound."""
+    if isinstance(rationale.units, (Frames, Spectrogram)):
+        return "sound"
+    return "picture" if isinstance(rationale.units, Grid) else "text"
+
+
+def when(stretch: Stretch) -> str:
+    """'1.38 to 3.20 s'."""
+    return f"{stretch.start:.2f} to {stretch.end:.2f} s"
+
+
+def box(region: Region, grid: Grid | None = None) -> str:
+    """Where a region lies: 'columns 3 to 80, rows 10 to 44'; in a spectrogram '0.30 to 0.81 s, bands 4 to 9'."""
+    if isinstance(grid, Spectrogram):
+        times = f"{region.left * grid.seconds:.2f} to {region.right * grid.seconds:.2f} s"
+        return f"{times}, bands {grid.height - region.bottom} to {grid.height - 1 - region.top}"
     return f"columns {region.left} to {region.right - 1}, rows {region.top} to {region.bottom - 1}"
 
 
 def rows(rationale: Rationale) -> list[tuple[str, str, Mapping[str, float]]]:
     """(name, what the model was given, label -> probability) for each measured input, in reading order."""
-    unit, whole = unit_name(rationale), "picture" if isinstance(rationale.units, Grid) else "text"
+    unit = unit_name(rationale)
     found = []
     for key, name, given in GIVEN:
         if key in rationale.probabilities:
             hint = given.format(unit=unit, units=unit + "s")
             if key == "baseline" and rationale.baseline:
                 hint = f"{hint}: {rationale.baseline}"
-            found.append((name.format(whole=whole), hint, rationale.probabilities[key]))
+            found.append((name.format(whole=whole(rationale)), hint, rationale.probabilities[key]))
     return found
 
 
