@@ -16,6 +16,8 @@ from rationales.version import __version__
 
 if TYPE_CHECKING:
     from rationales.errors import RationalesError
+    from rationales.evaluation.evaluate import evaluate
+    from rationales.evaluation.metrics import metrics
     from rationales.methods import methods
     from rationales.models.default import models_available
     from rationales.models.front import load
@@ -25,13 +27,25 @@ if TYPE_CHECKING:
 _HOME = {
     "load": "rationales.models.front",
     "explain": "rationales.pipeline",
+    "evaluate": "rationales.evaluation.evaluate",
+    "metrics": "rationales.evaluation.metrics",
     "methods": "rationales.methods",
     "models_available": "rationales.models.default",
     "Rationale": "rationales.rationale",
     "RationalesError": "rationales.errors",
 }
 
-__all__ = ["Rationale", "RationalesError", "__version__", "explain", "load", "methods", "models_available"]
+__all__ = [
+    "Rationale",
+    "RationalesError",
+    "__version__",
+    "evaluate",
+    "explain",
+    "load",
+    "methods",
+    "metrics",
+    "models_available",
+]
 
 
 def __getattr__(name: str) -> Any:

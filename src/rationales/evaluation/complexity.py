@@ -1,0 +1,52 @@
+"""How simple a rationale is to read: its spans, and how decided its keeps are. Pure functions over arrays."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rationales.evaluation.plausibility import normalised, runs
+
+
+def spans(chosen: np.ndarray) -> float:
+    """Number of connected stretches of chosen units; 0 if nothing is chosen."""
+    return float(len(runs(chosen)))
+
+
+def span_length(chosen: np.ndarray) -> float:
+    """Mean length of the stretches, in units; NaN if nothing is chosen."""
+    found = runs(chosen)
+    return float((found[:, 1] - found[:, 0]).mean()) if len(found) else math.nan
+
+
+def share(chosen: np.ndarray) -> float:
+    """Share of the units that is chosen; NaN of no units."""
+    return float(np.mean(chosen)) if len(chosen) else math.nan
+
+
+def keep_entropy(scores: np.ndarray) -> float:
+    """Mean entropy in bits of keeping each unit or not: 0 if every keep is 0 or 1, 1 if every keep is 0.5.
+
+    Scores within [0, 1] are taken for keeps; others are first made so (the positive part over the largest).
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    keep = values if values.size and values.min() >= 0 and values.max() <= 1 else normalised(values)
+    if not keep.size:
+        return math.nan
+    safe = np.clip(keep, 1e-300, 1.0)
+    rest = np.clip(1 - keep, 1e-300, 1.0)
+    return float(np.mean(-(keep * np.log2(safe) + (1 - keep) * np.log2(rest))))
+
+
+def score_entropy(scores: np.ndarray) -> float:
+    """Entropy of how the scores' size is spread over the units, 0 (all on one) to 1 (even) (Bhatt et al. 2020).
+
+    NaN where all scores are 0 or there is one unit alone.
+    """
+    size = np.abs(np.asarray(scores, dtype=np.float64))
+    total = size.sum()
+    if len(size) < 2 or not total > 0:
+        return math.nan
+    part = size / total
+    return float(-(part * np.log(np.clip(part, 1e-300, 1.0))).sum() / math.log(len(size)))

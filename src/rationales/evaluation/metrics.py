@@ -1,0 +1,166 @@
+"""Every metric by name: one line, which way is better, what it needs, and its function. All stand in `METRICS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rationales.errors import OptionError
+from rationales.evaluation import complexity, plausibility
+from rationales.evaluation.curves import Faithfulness
+
+# What a function is given, by the metric's kind; gold, chosen and scores are (n,) over one input's words.
+KINDS = {
+    "curves": "(Faithfulness) -> (inputs,)",
+    "scores": "(gold, scores) -> number",
+    "order": "(gold, scores with their ties broken as the protocol says) -> number",
+    "choice": "(gold, chosen) -> number",
+    "corpus": "(all gold, all scores) -> (inputs,)",
+    "picture": "(gold, scores), both (h, w) at the picture's size -> number",
+    "shape": "(chosen) -> number",
+    "raw": "(scores of the model's units) -> number",
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as a table needs it."""
+
+    name: str
+    summary: str
+    higher: bool | None  # is better; None: neither is
+    kind: str  # one of KINDS
+    function: Callable[..., Any]
+    default: bool = False  # measured where nothing else is asked for and what it needs is there
+    fitted_to: str = "token-f1"  # choice: the metric that a fitted selection is fitted to
+    weight: Callable[[np.ndarray, np.ndarray], float] | None = None  # choice: of an input in the pooled value
+    rule: str = ""  # choice, shape: the selection after an @ in the name; none: the table's
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What must be there: model (it is asked again), marks (people's, in texts), boxes (in pictures), text."""
+        return {
+            "curves": ("model",),
+            "picture": ("boxes",),
+            "shape": ("text",),
+            "raw": (),
+        }.get(self.kind, ("marks",))
+
+
+def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:
+    """F1 of the best k words of each input, k = how many people marked on average, rounded."""
+    marked = [int(gold.sum()) for gold in golds if gold.any()]
+    k = int(np.floor(np.mean(marked) + 0.5)) if marked else 0
+    return np.array([plausibility.top_k_f1(gold, own, k) for gold, own in zip(golds, scores, strict=True)])
+
+
+def _best_iou(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:
+    return plausibility.best_threshold_iou(golds, scores)[1]
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("sufficiency", "how far the probability falls when only the rationale is kept",
+               False, "curves", Faithfulness.sufficiency, default=True),
+        Metric("comprehensiveness", "how far the probability falls when the rationale is removed",
+               True, "curves", Faithfulness.comprehensiveness, default=True),
+        Metric("aopc-sufficiency", "sufficiency over all levels, where the plain name means one of them",
+               False, "curves", Faithfulness.aopc_sufficiency),
+        Metric("aopc-comprehensiveness", "comprehensiveness over all levels, where the plain name means one of them",
+               True, "curves", Faithfulness.aopc_comprehensiveness),
+        Metric("log-odds", "how far the log probability moves without the rationale",
+               False, "curves", Faithfulness.log_odds),
+        Metric("deletion", "the probability while the best units are removed",
+               False, "curves", Faithfulness.deletion),
+        Metric("insertion", "the probability while the best units are put in",
+               True, "curves", Faithfulness.insertion),
+        Metric("average-precision", "area under precision over recall by steps; its mean over inputs is mAP",
+               True, "scores", plausibility.average_precision, default=True),
+        Metric("auprc", "area under precision over recall by trapezoids",
+               True, "scores", plausibility.auprc),
+        Metric("f1-gold-length", "F1 with as many words as people marked",
+               True, "order", plausibility.f1_at_gold_length, default=True),
+        Metric("top-k-f1", "F1 with as many words as people marked on average",
+               True, "corpus", _top_mean_f1),
+        Metric("precision-at-1", "whether people marked the best word",
+               True, "order", plausibility.precision_at),
+        Metric("token-precision", "share of the selected words that people marked",
+               True, "choice", plausibility.precision),
+        Metric("token-recall", "share of the marked words that are selected",
+               True, "choice", plausibility.recall),
+        Metric("token-f1", "F1 of the selected words, mean over inputs",
+               True, "choice", plausibility.token_f1, default=True),
+        Metric("token-f1-micro", "F1 of the selected words of all inputs together",
+               True, "choice", plausibility.token_f1, weight=lambda gold, chosen: float(gold.sum() + chosen.sum())),
+        Metric("token-iou", "selected and marked words over selected or marked ones",
+               True, "choice", plausibility.token_iou),
+        Metric("iou-f1", "F1 of the selected spans; a span counts from an IoU of 0.5",
+               True, "choice", plausibility.iou_f1, default=True, fitted_to="iou-f1"),
+        Metric("best-threshold-iou", "IoU at the one threshold that is best for all inputs",
+               True, "corpus", _best_iou),
+        Metric("pointing", "whether the best pixel lies in a box",
+               True, "picture", plausibility.pointing, default=True),
+        Metric("inside-energy", "share of the positive scores inside the boxes",
+               True, "picture", plausibility.inside_energy),
+        Metric("inside-top", "share of the best 15 % of the pixels inside the boxes",
+               True, "picture", plausibility.inside_top, default=True),
+        Metric("spans", "number of selected spans",
+               None, "shape", complexity.spans),
+        Metric("span-length", "mean number of words in a selected span",
+               None, "shape", complexity.span_length),
+        Metric("selected-share", "share of the words that is selected",
+               None, "shape", complexity.share),
+        Metric("keep-entropy", "how undecided the keeps are, 0 to 1 bit",
+               None, "raw", complexity.keep_entropy),
+        Metric("score-entropy", "how evenly the scores are spread, 0 to 1",
+               None, "raw", complexity.score_entropy),
+    )
+}  # fmt: skip
+
+
+def metrics() -> list[Metric]:
+    """What there is, with one line each, which way is better and what it needs."""
+    return list(METRICS.values())
+
+
+def wanted(names: Sequence[str] | None, has: set[str], room: str = "these examples") -> list[Metric]:
+    """The metrics of these names, or the default ones that what is there (`has`) allows.
+
+    A name may say how words are selected, whatever the table's rule is: token-f1@sufficient, spans@top=5.
+    """
+    if names is None:
+        return [one for one in METRICS.values() if one.default and set(one.needs) <= has]
+    found = []
+    for full in names:
+        name, _, rule = full.partition("@")
+        if name not in METRICS:
+            raise OptionError(f"there is no metric {name!r}; there are: {', '.join(METRICS)}")
+        if rule and METRICS[name].kind not in ("choice", "shape"):
+            raise OptionError(f"the metric {name} selects no words, so it takes no @{rule}")
+        if missing := [one for one in METRICS[name].needs if one not in has]:
+            said = {"marks": "people's marks (spans)", "boxes": "boxes", "text": "texts", "model": "a model"}
+            raise OptionError(f"the metric {name} needs {said[missing[0]]}, and {room} have none")
+        found.append(replace(METRICS[name], name=full, rule=rule))
+    if not found:
+        raise OptionError("no metric asked for; leave metrics out for the usual ones")
+    return found
+
+
+def left_out(has: set[str], kind: str) -> tuple[str, ...]:
+    """Why usual metrics are missing from a table of this kind of input: nothing was marked."""
+    needed = {"text": ("marks", "what people marked (spans)"), "image": ("boxes", "boxes")}
+    if kind not in needed or needed[kind][0] in has:
+        return ()
+    need, said = needed[kind]
+    names = ", ".join(one.name for one in METRICS.values() if one.default and need in one.needs)
+    return (f"No agreement with people ({names}): it needs {said}, and these examples have none.",)
+
+
+def direction(name: str) -> str:
+    """An arrow that says which way is better, for headings."""
+    known = METRICS.get(name.partition("@")[0])
+    return "" if known is None or known.higher is None else " ↑" if known.higher else " ↓"

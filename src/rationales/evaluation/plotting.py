@@ -1,0 +1,63 @@
+"""A table as a picture: one panel for each metric, one dot with its interval for each row. Needs matplotlib."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rationales.errors import OptionError
+from rationales.files import write_bytes
+
+if TYPE_CHECKING:
+    from rationales.evaluation.table import Table
+
+FORMATS = ("png", "svg", "pdf")
+FIRST, REST = "#1a6b54", "#4a5568"
+
+
+def plot(table: Table, path: str | os.PathLike[str]) -> Path:
+    """Draw the table into a file; nothing global of matplotlib is touched."""
+    kind = Path(path).suffix.lower().lstrip(".")
+    if kind not in FORMATS:
+        raise OptionError(f"a plot is a file that ends in {', '.join(FORMATS)}, not {Path(path).name}")
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise OptionError("a plot needs matplotlib, which is not installed: pip install matplotlib") from None
+
+    from rationales.evaluation.metrics import direction
+
+    count, rows = len(table.metrics), len(table.rows)
+    figure: Any = Figure(figsize=(2.2 + 2.3 * count, 1.3 + 0.32 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    places = list(range(rows))
+    for name, panel in zip(table.metrics, panels, strict=True):
+        for place, row in zip(places, table.rows, strict=True):
+            own = row.cells[name].estimate if name in row.cells else None
+            if own is None or math.isnan(own.mean):
+                continue
+            colour = FIRST if place == 0 else REST
+            if not math.isnan(own.low):
+                panel.plot([own.low, own.high], [place, place], color=colour, linewidth=1.6, solid_capstyle="butt")
+            panel.plot([own.mean], [place], "o", color=colour, markersize=5)
+        chance = [row.cells[name].estimate.mean for row in table.rows if row.method == "random" and name in row.cells]
+        if chance and not math.isnan(chance[0]):
+            panel.axvline(chance[0], color=REST, linewidth=0.8, linestyle=":")  # what needs no method at all
+        panel.set_title(name + direction(name), fontsize=9)
+        panel.grid(axis="x", color="#e2e8f0", linewidth=0.8)
+        panel.set_axisbelow(True)
+        panel.tick_params(labelsize=8, length=0)
+        for side in ("top", "right", "left"):
+            panel.spines[side].set_visible(False)
+    panels[0].set_yticks(places, [row.title for row in table.rows])
+    panels[0].set_ylim(rows - 0.5, -0.5)
+    said = f"{table.model}, {len(table.inputs)} inputs, protocol {table.protocol.name}; means with 95 % intervals"
+    figure.supxlabel(said, fontsize=8, color="#4a5568")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150)
+    return write_bytes(path, buffer.getvalue())

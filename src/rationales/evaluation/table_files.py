@@ -1,0 +1,125 @@
+"""A table as JSON and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rationales.errors import InputError
+from rationales.evaluation.protocol import Protocol
+from rationales.evaluation.table import Cell, Row, Table
+
+FORMAT = 1  # raised when the saved form changes so that older files would be misread
+_HEAD = ("title", "method", "options", "smooth", "metric", "mean", "low", "high", "n", "inputs", "seconds")
+_TAIL = ("protocol", "selection", "model", "seed")
+
+
+def to_csv(table: Table) -> str:
+    """One line for each row and metric; what is not known is empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([*_HEAD, *_TAIL])
+    tail = (table.protocol.name, table.selection, table.model, table.seed)
+    for row in table.rows:
+        head = (row.title, row.method, json.dumps(dict(row.options), default=str), _text(row.smooth))
+        for name, cell in row.cells.items():
+            own = cell.estimate
+            numbers = (_text(own.mean), _text(own.low), _text(own.high), own.n, len(table.inputs), _text(row.seconds))
+            writer.writerow([*head, name, *numbers, *tail])
+    return buffer.getvalue()
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else repr(value)
+
+
+def to_dict(table: Table) -> dict[str, Any]:
+    """Plain data for JSON: everything `from_dict` needs, and the estimates for other programs."""
+    return {
+        "format": FORMAT,
+        "metrics": list(table.metrics),
+        "inputs": list(table.inputs),
+        "protocol": table.protocol.to_dict(),
+        "described": table.protocol.describe(),
+        "selection": table.selection,
+        "model": table.model,
+        "baseline": table.baseline,
+        "seed": table.seed,
+        "versions": dict(table.versions),
+        "remarks": list(table.remarks),
+        "rows": [_row_to_dict(row) for row in table.rows],
+    }
+
+
+def from_dict(data: Mapping[str, Any]) -> Table:
+    """The inverse of `to_dict`."""
+    if data.get("format") != FORMAT:
+        raise InputError(f"the table has format {data.get('format')!r}; this version reads format {FORMAT}")
+    try:
+        return Table(
+            rows=tuple(_row_from_dict(row) for row in data["rows"]),
+            metrics=tuple(data["metrics"]),
+            inputs=tuple(data["inputs"]),
+            protocol=Protocol.from_dict(data["protocol"]),
+            selection=data["selection"],
+            model=data["model"],
+            baseline=data["baseline"],
+            seed=data["seed"],
+            versions=data["versions"],
+            remarks=tuple(data.get("remarks", ())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"this is no whole table: {type(error).__name__} {error}") from None
+
+
+def _row_to_dict(row: Row) -> dict[str, Any]:
+    return {
+        "title": row.title,
+        "method": row.method,
+        "options": dict(row.options),
+        "smooth": row.smooth,
+        "seconds": _number(row.seconds),
+        "failures": dict(row.failures),
+        "curves": {name: [_number(one) for one in values] for name, values in row.curves.items()},
+        "cells": {
+            name: {
+                "mean": _number(cell.estimate.mean),
+                "low": _number(cell.estimate.low),
+                "high": _number(cell.estimate.high),
+                "n": cell.estimate.n,
+                "values": [_number(one) for one in cell.values],
+                **({} if cell.weights is None else {"weights": list(cell.weights)}),
+            }
+            for name, cell in row.cells.items()
+        },
+    }
+
+
+def _row_from_dict(data: Mapping[str, Any]) -> Row:
+    cells = {
+        name: Cell(tuple(_float(one) for one in cell["values"]), tuple(cell["weights"]) if "weights" in cell else None)
+        for name, cell in data["cells"].items()
+    }
+    curves = {name: tuple(_float(one) for one in values) for name, values in data["curves"].items()}
+    return Row(
+        data["title"],
+        cells,
+        data["method"],
+        data["options"],
+        data["smooth"],
+        _float(data["seconds"]),
+        data["failures"],
+        curves,
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)

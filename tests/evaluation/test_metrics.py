@@ -1,0 +1,56 @@
+"""The registry: every metric is listed with what a person needs to know of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import rationales
+from rationales.errors import OptionError
+from rationales.evaluation.metrics import KINDS, METRICS, wanted
+
+
+def test_every_metric_is_listed_with_one_line():
+    listed = rationales.metrics()
+    assert [one.name for one in listed] == list(METRICS)
+    for one in listed:
+        assert one.summary
+        assert "\n" not in one.summary
+        assert one.name == one.name.lower().replace("_", "-").replace(" ", "-")
+        assert one.kind in KINDS
+        assert set(one.needs) <= {"model", "marks", "boxes", "text"}
+        assert one.fitted_to in METRICS
+
+
+def test_the_names_of_the_plan_hold():
+    named = {"sufficiency", "comprehensiveness", "log-odds", "deletion", "insertion"}
+    assert named | {"token-f1", "iou-f1", "average-precision"} <= set(METRICS)
+    down = {name for name, one in METRICS.items() if one.higher is False}
+    assert down == {"sufficiency", "aopc-sufficiency", "log-odds", "deletion"}
+
+
+def test_what_is_there_decides_what_is_measured():
+    assert [one.name for one in wanted(None, {"model", "text"})] == ["sufficiency", "comprehensiveness"]
+    names = [one.name for one in wanted(None, {"model", "text", "marks"})]
+    assert names[:2] == ["sufficiency", "comprehensiveness"]
+    assert {"average-precision", "token-f1", "iou-f1", "f1-gold-length"} <= set(names)
+    assert "pointing" in [one.name for one in wanted(None, {"model", "image", "boxes"})]
+
+
+def test_what_cannot_be_measured_is_told():
+    with pytest.raises(OptionError, match="no metric 'f1'; there are: sufficiency"):
+        wanted(["f1"], {"model"})
+    with pytest.raises(OptionError, match=r"token-f1 needs people's marks \(spans\), and these examples have none"):
+        wanted(["token-f1"], {"model", "text"})
+    with pytest.raises(OptionError, match="pointing needs boxes"):
+        wanted(["pointing"], {"model", "text", "marks"})
+    with pytest.raises(OptionError, match="no metric asked for"):
+        wanted([], {"model"})
+
+
+def test_listing_needs_nothing_heavy():
+    code = "import sys, rationales; rationales.metrics(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
