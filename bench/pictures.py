@@ -1,0 +1,231 @@
+"""Explanations of photographs compared: sufficiency, comprehensiveness, share of the best 15 % of pixels in the boxes.
+
+python bench/pictures.py --data path/to/imagenet-val-250 --device cuda
+
+Protocol: gold class; 19 levels (5..95 % of the pixels), each on four baselines (blur of radius 10, black, mean colour,
+white), averaged; sufficiency = p(full) - p(the best pixels alone), lower is better; comprehensiveness = p(full) - p(the
+rest), higher is better. 95 % bootstrap intervals over pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mobilenet
+import numpy as np
+import torch
+from quality import interval
+from torch import Tensor
+
+import rationales
+from rationales.masks.field import smooth
+from rationales.methods import build
+from rationales.models.image import ImageBatch, ImageModel
+from rationales.models.pictures import Picture, place, read
+
+LEVELS = tuple(number / 20 for number in range(1, 20))
+JUDGES = ("blur-10", "black", "mean", "white")
+BEST = 0.15
+AT_ONCE = 50
+TUNED_ON = slice(0, None, 5)  # every fifth picture: what the default preset and the widths below were chosen on
+WIDTHS = (6.0, 12.0, 24.0)  # pixels
+ROWS: dict[str, dict[str, Any]] = {
+    "marc, default": {"method": "marc"},
+    "grad-cam": {"method": "grad-cam"},
+    "saliency": {"method": "saliency"},
+    "integrated gradients": {"method": "integrated-gradients"},
+    "marc, paper": {
+        "method": "marc",
+        "options": {"preset": "resnet"},
+        "baselines": ("black", "white", "mean"),
+        "at_once": 250,
+    },
+}
+
+
+def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
+    """Pictures, their classes, and for each (h, w, 3) bytes: white inside the boxes."""
+    found, classes, boxes = [], [], []
+    with (folder / "index.csv").open(encoding="utf-8") as table:
+        for line in csv.DictReader(table):
+            picture = read(folder / "images" / line["file"])
+            inside = np.zeros((*picture.size, 3), dtype=np.uint8)
+            for box in line["boxes"].split(";"):
+                left, top, right, bottom = map(int, box.split())
+                inside[top : bottom + 1, left : right + 1] = 255
+            found.append(picture)
+            classes.append(int(line["class_index"]))
+            boxes.append(inside)
+    return found, classes, boxes
+
+
+def judges(model: ImageModel, encoded: list[Any]) -> list[ImageBatch]:
+    """Batches of `AT_ONCE` pictures on the four baselines."""
+    judged = replace(model, baselines=JUDGES)
+    return [judged.batch(encoded[begin : begin + AT_ONCE]) for begin in range(0, len(encoded), AT_ONCE)]
+
+
+def faithfulness(batches: list[ImageBatch], target: Tensor, scores: Tensor) -> Tensor:
+    """(pictures, 2): sufficiency and comprehensiveness of scores (pictures, pixels) in what the model reads."""
+    parts = []
+    for number, batch in enumerate(batches):
+        some = slice(number * AT_ONCE, number * AT_ONCE + batch.inputs)
+        real = batch.rows.real[: batch.inputs]
+        rank = torch.where(real, scores[some].to(batch.device), -torch.inf).argsort(dim=1, descending=True, stable=True)
+        place_ = torch.empty_like(rank).scatter_(
+            1, rank, torch.arange(rank.shape[1], device=rank.device).expand_as(rank)
+        )
+        said = [_of(batch, target[some], batch.ones())]
+        for level in LEVELS:
+            kept = (place_ < level * real.sum(1, keepdim=True)).to(batch.dtype)
+            said += [_of(batch, target[some], side.repeat(batch.views, 1)) for side in (kept, 1 - kept)]
+        told = torch.stack(said)
+        parts.append(torch.stack([told[0] - told[1::2].mean(0), told[0] - told[2::2].mean(0)], 1).cpu())
+    return torch.cat(parts)
+
+
+def _of(batch: Any, target: Tensor, keep: Tensor) -> Tensor:
+    """(pictures,): the probability of the target, baselines averaged."""
+    with torch.no_grad():
+        return batch.predict(keep).gather(1, target[:, None]).squeeze(1)
+
+
+def explained(
+    model: ImageModel, encoded: list[Any], target: Tensor, how: dict[str, Any]
+) -> tuple[Tensor, float, float]:
+    """(pictures, pixels) scores, seconds a picture and the mean number of steps."""
+    if "baselines" in how:
+        model = replace(model, baselines=tuple(how["baselines"]))
+    method = build(how["method"], how.get("options"), "image")
+    at_once = int(how.get("at_once", 64))
+    scores, steps = [], []
+    _wait(target)
+    began = time.perf_counter()
+    for begin in range(0, len(encoded), at_once):
+        some = slice(begin, begin + at_once)
+        batch = model.batch(encoded[some], 0)
+        found = method.scores(batch, target[some])
+        values = found.scores if how.get("smooth") is None else smooth(found.scores, batch, how["smooth"])
+        scores.append(torch.stack(batch.gather(values)).detach())
+        steps += found.steps
+    _wait(target)
+    seconds = (time.perf_counter() - began) / len(encoded)
+    return torch.cat(scores), seconds, float(np.mean(steps)) if steps else 0.0
+
+
+def _wait(where: Tensor) -> None:
+    if where.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def compare(model: ImageModel, data: Any, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The figures of every row."""
+    shown, classes, boxes = data
+    encoded = model.encode(shown)
+    device = next(model.module.parameters()).device
+    target = torch.tensor(classes, device=device)
+    inside = torch.stack([place(Picture(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
+    table: dict[str, Any] = {}
+    with model.borrowed():
+        judged = judges(model, encoded)
+        accuracy = float((torch.cat([batch.predict().argmax(1) for batch in judged]) == target).float().mean())
+        for name, how in {**rows, "random": {"method": "random"}}.items():
+            scores, seconds, steps = explained(model, encoded, target, how)
+            found = {name: scores}
+            if how.get("smoothed", True):
+                width = best_width(model, encoded, target, scores)
+                found[f"{name}, smoothed {width:g}"] = smoothed(model, encoded, scores, width)
+            for title, values in found.items():
+                table[title] = figures(judged, target, inside, values) | {"seconds": seconds, "steps": steps}
+                print(f"{title:<40} {_line(table[title]['all'], table[title])}", file=sys.stderr, flush=True)
+    return {
+        "model": model.name,
+        "pictures": len(shown),
+        "accuracy": accuracy,
+        "area": float(inside.double().mean()),
+        "rows": table,
+    }
+
+
+def figures(judged: list[ImageBatch], target: Tensor, inside: Tensor, scores: Tensor) -> dict[str, Any]:
+    """Means and intervals over all pictures, and over those that nothing was chosen on."""
+    suff_comp = faithfulness(judged, target, scores).double().numpy()
+    best = scores.cpu().topk(round(BEST * scores.shape[1]), dim=1).indices
+    share = inside.gather(1, best).double().mean(1).numpy()
+    values = {"suff": suff_comp[:, 0], "comp": suff_comp[:, 1], "box": share}
+    fresh = np.ones(len(share), dtype=bool)
+    fresh[TUNED_ON] = False
+    return {
+        "all": {key: interval(value) for key, value in values.items()},
+        "fresh": {key: interval(value[fresh]) for key, value in values.items()},
+        "values": {key: value.tolist() for key, value in values.items()},
+    }
+
+
+def smoothed(model: ImageModel, encoded: list[Any], scores: Tensor, width: float) -> Tensor:
+    """(pictures, pixels) scores under a Gaussian of this width."""
+    single = replace(model, baselines=("black",))
+    parts = [
+        smooth(scores[begin : begin + AT_ONCE], single.batch(encoded[begin : begin + AT_ONCE]), width)
+        for begin in range(0, len(encoded), AT_ONCE)
+    ]
+    return torch.cat(parts)
+
+
+def best_width(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> float:
+    """The width with the least sufficiency minus comprehensiveness on the pictures that things are chosen on."""
+    some, few, own = encoded[TUNED_ON], target[TUNED_ON], scores[TUNED_ON]
+    judged = judges(model, some)
+    found = {}
+    for width in WIDTHS:
+        suff_comp = faithfulness(judged, few, smoothed(model, some, own, width))
+        found[width] = float((suff_comp[:, 0] - suff_comp[:, 1]).mean())
+    return min(found, key=lambda width: found[width])
+
+
+def _line(means: dict[str, Any], row: dict[str, Any]) -> str:
+    cells = [f"{means[key][0]:.3f} [{means[key][1]:.3f} {means[key][2]:.3f}]" for key in ("suff", "comp", "box")]
+    return "  ".join(cells) + f"  {row['seconds']:8.3f} s  {row['steps']:5.0f} steps"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with index.csv and images/; without it nothing is run")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--models", default="efficientnet-lite0,mobilenet-v2")
+    parser.add_argument("--pictures", default="0:250", help="which of them, as first:end[:step]")
+    parser.add_argument("--rows", type=Path, help="a JSON file: name -> method, options, smooth, baselines")
+    parser.add_argument("--out", type=Path, help="write all figures as JSON")
+    given = parser.parse_args()
+    if given.data is None:
+        print("pictures: give --data, a folder of pictures with boxes; skipped")
+        return
+    rows = json.loads(given.rows.read_text(encoding="utf-8")) if given.rows else ROWS
+    which = slice(*(int(part) for part in given.pictures.split(":")))
+    data = tuple(part[which] for part in pictures(given.data))
+    found = []
+    for name in given.models.split(","):
+        model = mobilenet.load(given.device) if name == "mobilenet-v2" else rationales.load(name, device=given.device)
+        if model is None:
+            print(f"{name} is left out: its weights are not installed")
+            continue
+        found.append(compare(model, data, rows))
+        if given.out is not None:
+            given.out.write_text(json.dumps(found), encoding="utf-8")
+    for one in found:
+        print(f"\n{one['model']}: {one['pictures']} pictures, accuracy {one['accuracy']:.3f}, boxes {one['area']:.3f}")
+        for part, what in (("all", "all pictures"), ("fresh", "without every fifth, which settings were chosen on")):
+            print(f"{what:<40} sufficiency          comprehensiveness    best 15 % in boxes      a picture")
+            for name, row in one["rows"].items():
+                print(f"{name:<40} {_line(row[part], row)}")
+
+
+if __name__ == "__main__":
+    main()
