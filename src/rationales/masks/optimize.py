@@ -7,6 +7,7 @@ in any company. Nothing is read back from the device between two checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -124,7 +125,8 @@ def step(problem: Problem, state: State) -> State:
             shown.append(at_level(z, batch, drawn(batch, state.step, settings.small), settings.softness))
         flipped = [_flipped(batch, settings, one, state.step) for one in shown]
         both = torch.stack([side for one in flipped for side in (one, 1 - one)])  # (2 or 4, S, n): Eq. 1 and Eq. 3
-        logits = batch.logits(both, _noise(batch, settings, state.step, len(both)))
+        with _precision(batch, settings):  # the network alone: the field and the loss stay as they are
+            logits = batch.logits(both, _noise(batch, settings, state.step, len(both)))
         slopes = torch.autograd.grad(loss(problem, logits, keep, sigma).sum(), (w, sigma))
     count = state.step + 1
     if settings.warm:
@@ -146,6 +148,15 @@ def step(problem: Problem, state: State) -> State:
         state.taken,
         state.result,
     )
+
+
+def _precision(batch: Batch, settings: MaskSettings) -> AbstractContextManager[object]:
+    """Half as many bits, where the card multiplies them faster: on NVIDIA's from Ampere on; a CPU would be slower."""
+    wanted = settings.precision
+    if wanted == "auto":
+        fast = batch.device.type == "cuda" and torch.cuda.get_device_capability(batch.device)[0] >= 8
+        wanted = "bfloat16" if fast and batch.dtype == torch.float32 else "full"
+    return nullcontext() if wanted == "full" else torch.autocast(batch.device.type, dtype=torch.bfloat16)
 
 
 def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> Tensor:

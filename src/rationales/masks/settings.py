@@ -8,8 +8,10 @@ from rationales.errors import OptionError
 from rationales.options import check_option, option
 
 CELLS = 14  # along the longer side of a grid
-LEFT_OUT = ("sufficiency", "complement", "sparsity", "width", "noise", "decay", "reach", "neighbours", "own", "levels")
-LEFT_OUT += ("warm", "every", "start_sigma")  # what 0 switches off, or leaves to us
+LEFT_OUT = (  # what 0 switches off, or leaves to us
+    *("sufficiency", "complement", "sparsity", "width", "noise", "decay", "reach", "neighbours", "own", "levels"),
+    *("warm", "every", "start_sigma"),
+)
 OVERLAP = 2.5  # sigma in cells: what a source gives the next cell is exp(-1 / OVERLAP), two thirds
 
 
@@ -55,6 +57,13 @@ class MaskSettings:
     softness: float = option(0.3, "at a level, how soft the mask's edge is, in standard deviations of the field")
     warm: int = option(0, "steps that only collect the gradient that w then starts from")
     warm_size: float = option(1.0, "standard deviation of w after that")
+    precision: str = option(
+        "auto",
+        "of the network in a step: bfloat16 where that is faster, or the model's own",
+        "auto",
+        "full",
+        "bfloat16",
+    )
     flip: float = option(0.05, "share of keeps set to 0, and again to 1, in every step; 0 leaves it out")
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,117 +13,19 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError
 from rationales.models.baseline_choice import Choice, choose
-from rationales.models.batch import Batch, Noise, Piece, Rows
+from rationales.models.batch import Rows
 from rationales.models.heads import Head, class_logits, probabilities
+from rationales.models.image_batch import ImageBatch, call
 from rationales.models.labels import label_number
-from rationales.models.memory import available_bytes
+from rationales.models.memory import available_bytes, stored_bytes
 from rationales.models.picture_baselines import baseline
 from rationales.models.pictures import Fit, Picture, back, place, read
-from rationales.models.randomness import content_key, normal
+from rationales.models.randomness import content_key
 from rationales.models.state import frozen
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
 Preprocess = Callable[[Picture], Tensor]  # -> (channels, H, W), as the model reads it
-
-
-@dataclass(eq=False)
-class ImageBatch(Batch):
-    """Rows of one picture on one baseline; a unit is a pixel of what the model reads, row by row from the top left."""
-
-    module: nn.Module
-    pixels: Tensor  # (inputs, channels, H, W)
-    empty: Tensor  # (S, channels, H, W) the baseline of every row
-
-    apart: ClassVar[bool] = False
-    reads: ClassVar[int] = 3
-
-    def cost(self) -> list[int]:
-        return [1] * self.size[0]
-
-    def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
-        shown, empty = self.pixels[self.rows.input[piece.row]], self.empty[piece.row]
-        real = self.rows.real[piece.row]
-        share = torch.where(real, keep, torch.ones_like(keep)).view(len(keep), 1, *shown.shape[2:]).to(shown.dtype)
-        mixed = share * shown + (1 - share) * empty  # Eq. 1
-        if noise is not None:
-            size = shown.square().mean((1, 2, 3), keepdim=True).sqrt()
-            mixed = mixed + noise.scale * size * normal(noise.key, shown.shape[1:], shown.dtype)
-        return self.forward_from(piece, mixed)
-
-    @property
-    def modules(self) -> Sequence[nn.Module]:
-        return [self.module]
-
-    @property
-    def distinct(self) -> int:
-        return self.masks
-
-    def embedded(self, rows: Tensor | None = None) -> Tensor:
-        """(R, channels, H, W): the pixels, in single precision at least."""
-        pixels = self.pixels[self.rows.input if rows is None else self.rows.input[rows]]
-        return pixels.to(torch.promote_types(pixels.dtype, torch.float32))
-
-    def emptied(self, rows: Tensor | None = None) -> Tensor:
-        """(R, channels, H, W): the baselines; what is padding stays."""
-        pixels = self.embedded(rows)
-        return torch.where(self.inside(rows), (self.empty if rows is None else self.empty[rows]).to(pixels), pixels)
-
-    def inside(self, rows: Tensor | None = None) -> Tensor:
-        """(R, 1, H, W): no padding."""
-        real = self.rows.real if rows is None else self.rows.real[rows]
-        return real.view(-1, 1, *self.pixels.shape[2:])
-
-    def forward_from(self, piece: Piece, embedded: Tensor) -> Tensor:
-        logits = call(self.module, embedded.to(self.pixels.dtype))
-        return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
-
-    def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
-        """(R, channels, H, W) -> (R, n): over the channels."""
-        found = (values.abs() if reduce == "norm" else values).sum(1, keepdim=True)
-        return (found * self.inside(rows)).flatten(1)
-
-    def seen_on(self, view: Tensor) -> ImageBatch:
-        rows = view * self.masks + torch.arange(self.masks, device=self.device)
-        taken = self.rows
-        return ImageBatch(
-            rows=replace(
-                taken,
-                input=taken.input[rows],
-                mask=taken.mask[rows],
-                view=torch.zeros_like(rows),
-                key=taken.key[rows],
-                unit=taken.unit[: self.masks],
-                real=taken.real[: self.masks],
-                position=taken.position[: self.masks],
-                blend=taken.blend[: self.masks] * self.views,
-            ),
-            inputs=self.inputs,
-            views=1,
-            classes=self.classes,
-            head=self.head,
-            budget=self.budget,
-            grid=self.grid,
-            module=self.module,
-            pixels=self.pixels,
-            empty=self.empty[rows],
-        )
-
-    def take(self, inputs: Sequence[int]) -> ImageBatch:
-        chosen = torch.tensor(list(inputs), device=self.device)
-        row = torch.nonzero(torch.isin(self.rows.input, chosen)).flatten()
-        return ImageBatch(
-            rows=self.rows.take(row, self.size[1]),
-            inputs=len(inputs),
-            views=self.views,
-            classes=self.classes,
-            head=self.head,
-            budget=self.budget,
-            grid=self.grid,
-            module=self.module,
-            pixels=self.pixels[chosen],
-            empty=self.empty[row],
-        )
 
 
 @dataclass(frozen=True)
@@ -180,7 +82,7 @@ class ImageModel:
         return {
             "text": "",
             "baseline": ", ".join(choice.names) if choice else self.baseline,
-            "notes": [Note("baselines", choice.message)] if choice else [],
+            "notes": _notes(encoded.source, choice),
             "name": encoded.source.name,
             "picture": encoded.source.pixels,
             "units": Grid(*encoded.source.size),
@@ -280,25 +182,19 @@ class ImageModel:
     def _bytes_per_row(self, pixels: Tensor) -> int:
         """What one row stores for the backward pass, measured once."""
         if not self._row_bytes:
-            stored: dict[int, int] = {}
-
-            def note(value: Tensor) -> Tensor:
-                stored[value.data_ptr()] = value.nbytes
-                return value
-
-            with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
-                call(self.module, pixels.detach().requires_grad_().clone())  # it may overwrite what it reads
-            self._row_bytes = max(sum(stored.values()), pixels.nbytes)
+            read = pixels.detach().requires_grad_()
+            # a copy: the module may overwrite what it reads
+            stored = stored_bytes([self.module], lambda: call(self.module, read.clone()))
+            self._row_bytes = max(stored, pixels.nbytes)
         return self._row_bytes
 
 
-def call(module: nn.Module, pixels: Tensor) -> Tensor:
-    """(R, outputs): the logits, whatever the module wraps them in."""
-    output: Any = module(pixels)
-    found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
-    if not isinstance(found, Tensor) or found.dim() != 2:
-        raise ModelError("the model does not give one row of logits for each picture; is it a classifier?")
-    return found
+def _notes(source: Picture, choice: Choice | None) -> list[Note]:
+    notes = [] if choice is None else [Note("baselines", choice.message)]
+    if source.reduced_from is not None:
+        before, after = ("{1} × {0}".format(*size) for size in (source.reduced_from, source.size))
+        notes.append(Note("reduced", f"a picture of {before} pixels was reduced to {after}; scores are for that size"))
+    return notes
 
 
 def _key(seed: int, one: EncodedPicture) -> int:

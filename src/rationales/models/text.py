@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.models import baselines
-from rationales.models.batch import Rows
+from rationales.models.batch import Piece, Rows
 from rationales.models.heads import Head
 from rationales.models.labels import label_number
-from rationales.models.memory import token_budget
+from rationales.models.memory import available_bytes, stored_bytes, token_budget
 from rationales.models.randomness import content_key
 from rationales.models.state import attribute_set, frozen
 from rationales.models.text_batch import Network, TextBatch
@@ -111,7 +111,7 @@ class TextModel:
             [[unit if unit >= 0 else width for unit in row.owner] for row in lines], width, longest, torch.long
         )
         types = [row.types for row in lines if row.types is not None]
-        return TextBatch(
+        made = TextBatch(
             rows=rows,
             inputs=len(encoded),
             views=views,
@@ -126,6 +126,19 @@ class TextModel:
             owner=owner,
             lengths=[len(row.ids) for row in lines] * views,
         )
+        if device.type == "cuda":
+            made.budget = self.measured_budget(made)
+        return made
+
+    def measured_budget(self, batch: TextBatch) -> int:
+        """Tokens that may be in flight, from what the longest row of this batch really stores for a backward pass."""
+        row = max(range(len(batch.lengths)), key=lambda index: batch.lengths[index])
+        where = torch.tensor([row], device=batch.device)
+        piece = Piece(where, where, int(batch.rows.view[row]), batch.lengths[row])
+        keep = batch.ones()[:1].requires_grad_()
+        with self.borrowed():
+            stored = stored_bytes([one.module for one in self.networks], lambda: batch.forward(piece, keep, None))
+        return max(1, available_bytes(batch.device) * batch.lengths[row] // max(stored, 1))
 
     def target(self, wanted: str | int | None) -> int | None:
         """The number of a class given by label or number."""
