@@ -14,6 +14,7 @@ import csv
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,14 +126,17 @@ def _wait(where: Tensor) -> None:
         torch.cuda.synchronize()
 
 
-def compare(model: ImageModel, data: Any, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The figures of every row."""
+def compare(
+    model: ImageModel, data: Any, rows: dict[str, dict[str, Any]], save: Callable[[dict[str, Any]], None]
+) -> None:
+    """The figures of every row; `save` is called after each, so that nothing is lost when time runs out."""
     shown, classes, boxes = data
     encoded = model.encode(shown)
     device = next(model.module.parameters()).device
     target = torch.tensor(classes, device=device)
     inside = torch.stack([place(Picture(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
     table: dict[str, Any] = {}
+    area = float(inside.double().mean())
     with model.borrowed():
         judged = judges(model, encoded)
         accuracy = float((torch.cat([batch.predict().argmax(1) for batch in judged]) == target).float().mean())
@@ -145,13 +149,7 @@ def compare(model: ImageModel, data: Any, rows: dict[str, dict[str, Any]]) -> di
             for title, values in found.items():
                 table[title] = figures(judged, target, inside, values) | {"seconds": seconds, "steps": steps}
                 print(f"{title:<40} {_line(table[title]['all'], table[title])}", file=sys.stderr, flush=True)
-    return {
-        "model": model.name,
-        "pictures": len(shown),
-        "accuracy": accuracy,
-        "area": float(inside.double().mean()),
-        "rows": table,
-    }
+                save({"model": model.name, "pictures": len(shown), "accuracy": accuracy, "area": area, "rows": table})
 
 
 def figures(judged: list[ImageBatch], target: Tensor, inside: Tensor, scores: Tensor) -> dict[str, Any]:
@@ -202,24 +200,30 @@ def main() -> None:
     parser.add_argument("--models", default="efficientnet-lite0,mobilenet-v2")
     parser.add_argument("--pictures", default="0:250", help="which of them, as first:end[:step]")
     parser.add_argument("--rows", type=Path, help="a JSON file: name -> method, options, smooth, baselines")
+    parser.add_argument("--only", help="names of rows, with semicolons between them; random comes in any case")
     parser.add_argument("--out", type=Path, help="write all figures as JSON")
     given = parser.parse_args()
     if given.data is None:
         print("pictures: give --data, a folder of pictures with boxes; skipped")
         return
     rows = json.loads(given.rows.read_text(encoding="utf-8")) if given.rows else ROWS
+    rows = {name: how for name, how in rows.items() if given.only is None or name in given.only.split(";")}
     which = slice(*(int(part) for part in given.pictures.split(":")))
     data = tuple(part[which] for part in pictures(given.data))
-    found = []
+    found: dict[str, dict[str, Any]] = {}
+
+    def save(one: dict[str, Any]) -> None:
+        found[one["model"]] = one
+        if given.out is not None:
+            given.out.write_text(json.dumps(list(found.values())), encoding="utf-8")
+
     for name in given.models.split(","):
         model = mobilenet.load(given.device) if name == "mobilenet-v2" else rationales.load(name, device=given.device)
         if model is None:
             print(f"{name} is left out: its weights are not installed")
             continue
-        found.append(compare(model, data, rows))
-        if given.out is not None:
-            given.out.write_text(json.dumps(found), encoding="utf-8")
-    for one in found:
+        compare(model, data, rows, save)
+    for one in found.values():
         print(f"\n{one['model']}: {one['pictures']} pictures, accuracy {one['accuracy']:.3f}, boxes {one['area']:.3f}")
         for part, what in (("all", "all pictures"), ("fresh", "without every fifth, which settings were chosen on")):
             print(f"{what:<40} sufficiency          comprehensiveness    best 15 % in boxes      a picture")

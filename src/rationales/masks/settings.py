@@ -91,7 +91,7 @@ class MaskSettings:
 
 
 # Appendix A.1, with what the published results used where the appendix is silent.
-PAPER = MaskSettings(steps=900, stop="paper", rate=0.03, schedule="constant", reach=0.0, floor=0.0)
+PAPER = MaskSettings(steps=900, stop="paper", rate=0.03, schedule="constant", reach=0.0, floor=0.0, precision="full")
 DEFAULT = MaskSettings()
 # Appendix A.2; the baselines that go with it are black, white and mean, for `vit` blur-20.
 RESNET = MaskSettings(
@@ -111,6 +111,7 @@ RESNET = MaskSettings(
     neighbours=10.0,
     noise=0.0,
     flip=0.0,
+    precision="full",
 )
 VIT = replace(RESNET, indicative=0.0, sparsity=0.25)
 # Few steps need few parameters: one w and sigma for a cell of 16 x 16 pixels in 224, started from the gradients
@@ -131,6 +132,7 @@ IMAGE = replace(
     levels=1.0,
     softness=0.1,
     warm=24,
+    precision="auto",
 )
 # A frame is a unit of a line, as a word is; a spectrogram is a grid of time and frequency. Both are held to a known
 # cause in tests/models/test_audio.py, and not tuned further.
