@@ -26,13 +26,12 @@ from quality import interval
 from torch import Tensor
 
 import rationales
+from rationales.evaluation.faithfulness import faithfulness
 from rationales.masks.field import smooth
 from rationales.methods import build
-from rationales.models.image import ImageBatch, ImageModel
+from rationales.models.image import ImageModel
 from rationales.models.pictures import Picture, place, read
 
-LEVELS = tuple(number / 20 for number in range(1, 20))
-JUDGES = ("blur-10", "black", "mean", "white")
 BEST = 0.15
 AT_ONCE = 50
 TUNED_ON = slice(0, None, 5)  # every fifth picture: what the default preset and the widths below were chosen on
@@ -67,35 +66,10 @@ def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
     return found, classes, boxes
 
 
-def judges(model: ImageModel, encoded: list[Any]) -> list[ImageBatch]:
-    """Batches of `AT_ONCE` pictures on the four baselines."""
-    judged = replace(model, baselines=JUDGES)
-    return [judged.batch(encoded[begin : begin + AT_ONCE]) for begin in range(0, len(encoded), AT_ONCE)]
-
-
-def faithfulness(batches: list[ImageBatch], target: Tensor, scores: Tensor) -> Tensor:
+def faithful(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> np.ndarray:
     """(pictures, 2): sufficiency and comprehensiveness of scores (pictures, pixels) in what the model reads."""
-    parts = []
-    for number, batch in enumerate(batches):
-        some = slice(number * AT_ONCE, number * AT_ONCE + batch.inputs)
-        real = batch.rows.real[: batch.inputs]
-        rank = torch.where(real, scores[some].to(batch.device), -torch.inf).argsort(dim=1, descending=True, stable=True)
-        place_ = torch.empty_like(rank).scatter_(
-            1, rank, torch.arange(rank.shape[1], device=rank.device).expand_as(rank)
-        )
-        said = [_of(batch, target[some], batch.ones())]
-        for level in LEVELS:
-            kept = (place_ < level * real.sum(1, keepdim=True)).to(batch.dtype)
-            said += [_of(batch, target[some], side.repeat(batch.views, 1)) for side in (kept, 1 - kept)]
-        told = torch.stack(said)
-        parts.append(torch.stack([told[0] - told[1::2].mean(0), told[0] - told[2::2].mean(0)], 1).cpu())
-    return torch.cat(parts)
-
-
-def _of(batch: Any, target: Tensor, keep: Tensor) -> Tensor:
-    """(pictures,): the probability of the target, baselines averaged."""
-    with torch.no_grad():
-        return batch.predict(keep).gather(1, target[:, None]).squeeze(1)
+    found = faithfulness(model, encoded, list(scores.cpu().numpy()), target.tolist(), "marc-images")
+    return np.stack([found.sufficiency(), found.comprehensiveness()], 1)
 
 
 def explained(
@@ -138,8 +112,8 @@ def compare(
     table: dict[str, Any] = {}
     area = float(inside.double().mean())
     with model.borrowed():
-        judged = judges(model, encoded)
-        accuracy = float((torch.cat([batch.predict().argmax(1) for batch in judged]) == target).float().mean())
+        batches = (replace(model, baselines=("black",)).batch(encoded[at : at + AT_ONCE]) for at in starts(encoded))
+        accuracy = float((torch.cat([batch.predict().argmax(1) for batch in batches]) == target).float().mean())
         for name, how in {**rows, "random": {"method": "random"}}.items():
             scores, seconds, steps = explained(model, encoded, target, how)
             found = {name: scores}
@@ -147,14 +121,19 @@ def compare(
                 width = best_width(model, encoded, target, scores)
                 found[f"{name}, smoothed {width:g}"] = smoothed(model, encoded, scores, width)
             for title, values in found.items():
-                table[title] = figures(judged, target, inside, values) | {"seconds": seconds, "steps": steps}
+                table[title] = figures(model, encoded, target, inside, values) | {"seconds": seconds, "steps": steps}
                 print(f"{title:<40} {_line(table[title]['all'], table[title])}", file=sys.stderr, flush=True)
                 save({"model": model.name, "pictures": len(shown), "accuracy": accuracy, "area": area, "rows": table})
 
 
-def figures(judged: list[ImageBatch], target: Tensor, inside: Tensor, scores: Tensor) -> dict[str, Any]:
+def starts(encoded: list[Any]) -> range:
+    """Where batches of `AT_ONCE` pictures begin."""
+    return range(0, len(encoded), AT_ONCE)
+
+
+def figures(model: ImageModel, encoded: list[Any], target: Tensor, inside: Tensor, scores: Tensor) -> dict[str, Any]:
     """Means and intervals over all pictures, and over those that nothing was chosen on."""
-    suff_comp = faithfulness(judged, target, scores).double().numpy()
+    suff_comp = faithful(model, encoded, target, scores)
     best = scores.cpu().topk(round(BEST * scores.shape[1]), dim=1).indices
     share = inside.gather(1, best).double().mean(1).numpy()
     values = {"suff": suff_comp[:, 0], "comp": suff_comp[:, 1], "box": share}
@@ -172,7 +151,7 @@ def smoothed(model: ImageModel, encoded: list[Any], scores: Tensor, width: float
     single = replace(model, baselines=("black",))
     parts = [
         smooth(scores[begin : begin + AT_ONCE], single.batch(encoded[begin : begin + AT_ONCE]), width)
-        for begin in range(0, len(encoded), AT_ONCE)
+        for begin in starts(encoded)
     ]
     return torch.cat(parts)
 
@@ -180,10 +159,9 @@ def smoothed(model: ImageModel, encoded: list[Any], scores: Tensor, width: float
 def best_width(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> float:
     """The width with the least sufficiency minus comprehensiveness on the pictures that things are chosen on."""
     some, few, own = encoded[TUNED_ON], target[TUNED_ON], scores[TUNED_ON]
-    judged = judges(model, some)
     found = {}
     for width in WIDTHS:
-        suff_comp = faithfulness(judged, few, smoothed(model, some, own, width))
+        suff_comp = faithful(model, some, few, smoothed(model, some, own, width))
         found[width] = float((suff_comp[:, 0] - suff_comp[:, 1]).mean())
     return min(found, key=lambda width: found[width])
 
