@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,6 +12,7 @@ from rationales.models.units import Extent, trim
 _MARKS = ("##", "▁", "Ġ", "</w>", "@@")  # how tokenizers write "goes on" or "a space was here"
 _DROPPED = {"Mn", "Me", "Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp"}  # categories a normaliser may swallow
 _REACH = 64  # characters a token may lie ahead of where it was expected
+_KNOWN = 2**15  # distinct pieces and characters that are remembered: texts repeat their words
 
 
 def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> bool:
@@ -22,15 +24,19 @@ def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> 
         return False
     if any(later[0] < earlier[0] for earlier, later in pairwise(extents)):
         return False
-    covered = bytearray(len(text))
-    for start, end in extents:
-        covered[start:end] = b"\x01" * (end - start)
-    if any(not covered[place] and unicodedata.category(mark) not in _DROPPED for place, mark in enumerate(text)):
+    covered, until = True, 0
+    for start, end in [*extents, (len(text), len(text))]:  # in order, so what lies before `until` has been looked at
+        covered = covered and (start <= until or all(map(_swallowed, text[until:start])))
+        until = max(until, end)
+    if not covered:
         return False
-    plain = [(_bare(piece), text[slice(*extent)]) for piece, extent in zip(pieces, extents, strict=True)]
-    known = [(piece, found) for piece, found in plain if piece.isascii() and piece.isalnum()]
-    agreeing = sum(_spelling(piece) == _spelling(found) for piece, found in known)
-    return agreeing >= 0.9 * len(known)
+    known = agreeing = 0
+    for piece, (start, end) in zip(pieces, extents, strict=True):
+        plain = _plain(piece)
+        if plain is not None:
+            known += 1
+            agreeing += plain == text[start:end].casefold() or _spelling(plain) == _spelling(text[start:end])
+    return agreeing >= 0.9 * known
 
 
 def align(text: str, pieces: Sequence[str]) -> list[Extent]:
@@ -84,13 +90,26 @@ def _bare(piece: str) -> str:
     return piece
 
 
+@functools.lru_cache(_KNOWN)
+def _plain(piece: str) -> str | None:
+    """A piece of plain letters and figures without marks and case; None for any other."""
+    bare = _bare(piece)
+    return bare.casefold() if bare.isascii() and bare.isalnum() else None
+
+
+@functools.lru_cache(_KNOWN)
 def _spelling(piece: str) -> str:
     return "".join(letter for mark in _bare(piece) for letter in _letters(mark))
 
 
+@functools.lru_cache(_KNOWN)
+def _swallowed(mark: str) -> bool:
+    """Whether a normaliser may leave this character out."""
+    return unicodedata.category(mark) in _DROPPED
+
+
+@functools.lru_cache(_KNOWN)
 def _letters(mark: str) -> str:
     """One character as tokenizers compare it: without case, accents and space."""
     decomposed = unicodedata.normalize("NFKD", mark.casefold())
-    return "".join(
-        letter for letter in decomposed if not letter.isspace() and unicodedata.category(letter) not in _DROPPED
-    )
+    return "".join(letter for letter in decomposed if not letter.isspace() and not _swallowed(letter))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from rationales.errors import OptionError
 from rationales.models.audio import AudioModel
 from rationales.models.audio_loading import load_audio, reads_sounds
 from rationales.models.image import ImageModel
@@ -24,12 +25,13 @@ def load(
     *,
     device: str | torch.device | None = None,
     unit: str = "word",
-    baseline: str | Sequence[str] | Tensor | None = None,
+    baseline: Any = None,
     segment: int | None = None,
     overlap: int = 100,
     labels: Sequence[str] | None = None,
     rate: int | None = None,
     frame: float | None = None,
+    fit: str | None = None,
     trust_remote_code: bool = False,
 ) -> TextModel | ImageModel | AudioModel:
     """Make a classifier explainable.
@@ -42,8 +44,10 @@ def load(
     mask, unk, zero, mean, a word of the vocabulary, or a vector, by default the first of these that the tokenizer has;
     `segment` is the tokens per segment, by default all that the model takes, and `overlap` the tokens segments share.
 
-    Pictures: `baseline` is one or several of black, white, mean, noise and blur-N; `labels` names the classes of a
-    module that does not name them itself.
+    Pictures: `baseline` is one or several of black, white, mean, noise, blur-N and pictures of yours (a path, a PIL
+    image, an array), by default those that tell the model least; `fit` is how a picture that is not square gets into
+    the model: crop, pad or squash, by default as its preprocessing does it; `labels` names the classes of a module that
+    does not name them itself.
 
     Sounds: `rate` is the samples per second that a module reads, (S, samples) or, with a callable that turns samples
     into (frames, bins), (S, frames, bins); `frame` the seconds of a waveform that are kept or replaced as one;
@@ -62,13 +66,15 @@ def load(
             remote=trust_remote_code,
         )
     if reads_pictures(source, tokenizer):
-        return load_image(source, tokenizer, device, baseline, labels, trust_remote_code)
+        return load_image(source, tokenizer, device, baseline, labels, trust_remote_code, fit)
+    if fit is not None:
+        raise OptionError("fit is for models of pictures")
     return load_text(
         source,
         tokenizer,
         device=device,
         unit=unit,
-        baseline=baseline,  # type: ignore[arg-type]  # a list of baselines is told to be wrong there
+        baseline=baseline,  # a list of baselines is told to be wrong there
         segment=segment,
         overlap=overlap,
         trust_remote_code=trust_remote_code,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -49,6 +49,7 @@ class ImageModel:
     labels: tuple[str, ...]
     name: str
     baselines: tuple[str, ...] = AUTOMATIC  # names, or those that tell the model least, for each picture
+    own_baselines: Mapping[str, Tensor] = field(default_factory=dict)  # pictures of the user's, as the model reads them
     mean_colour: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of natural photographs, in [0, 1]
     kind: str = field(default="image", init=False)
     unit: str = field(default="pixel", init=False)
@@ -152,6 +153,8 @@ class ImageModel:
 
     def _empty(self, name: str, one: EncodedPicture, key: int) -> Tensor:
         """(channels, H, W): a baseline of this picture, as the model reads it."""
+        if name in self.own_baselines:
+            return self.own_baselines[name]
         shift, scale = self.normalisation(len(one.pixels))
         plain = one.pixels * scale + shift  # back in [0, 1]
         return (baseline(name, plain, self.mean_colour, key, one.real) - shift) / scale

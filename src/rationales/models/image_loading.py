@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from rationales.models.heads import Head
 from rationales.models.image import AUTOMATIC, ImageModel
 from rationales.models.loading import check_folder, device_of, hub_reachable, load_error
 from rationales.models.picture_baselines import blur_radius
-from rationales.models.pictures import Fit, Picture, place
+from rationales.models.pictures import Fit, Picture, place, read
 
 LITE = IMAGE_MODEL
 
@@ -28,24 +29,59 @@ def load_image(
     baselines: Any,
     labels: Sequence[str] | None,
     remote: bool,
+    fit: str | None = None,
 ) -> ImageModel:
     """Make an image classifier explainable; the options are those of `rationales.load`."""
-    if isinstance(baselines, Tensor):
-        raise OptionError("a baseline for pictures is given by name: black, white, mean, noise or blur-N")
     if source == LITE:
-        model = efficientnet_lite(baselines)
+        model = efficientnet_lite()
     elif isinstance(source, nn.Module):
         name = getattr(source, "name_or_path", "") or type(source).__name__
         if is_processor(processor):
-            model = from_processor(source, processor, name, baselines)
+            model = from_processor(source, processor, name)
         else:
-            model = from_module(source, processor, _labels(source, labels), name, baselines)
+            model = from_module(source, processor, _labels(source, labels), name)
     else:
         module, own = _pretrained(str(source), processor, remote)
-        model = from_processor(module, own, str(source), baselines)
+        model = from_processor(module, own, str(source))
+    if fit is not None:
+        model = _refitted(model, fit)
+    model.baselines, model.own_baselines = _baselines(model, baselines)
     if device is not None:
         model.module.to(device_of(device))
     return model
+
+
+def _refitted(model: ImageModel, kind: str) -> ImageModel:
+    """The same model, pictures put into it in another way; its colours are prepared as before."""
+    if kind not in ("crop", "pad", "squash"):
+        raise OptionError(f"there is no fit {kind!r}; there is: crop, pad, squash")
+    fit = Fit(kind, model.fit.height, model.fit.width, fill=model.mean_colour, resample=model.fit.resample)  # type: ignore[arg-type]  # one of the three
+    shift, scale = model.normalisation(3)
+
+    def preprocess(picture: Picture) -> Tensor:
+        return (place(picture, fit)[0] - shift) / scale
+
+    return replace(model, preprocess=preprocess, fit=fit)
+
+
+def _baselines(model: ImageModel, given: Any) -> tuple[tuple[str, ...], dict[str, Tensor]]:
+    """The names of the baselines, and for the user's own pictures what the model reads of them."""
+    if isinstance(given, str):
+        wanted: list[Any] = [name.strip() for name in given.split(",")]
+    else:
+        wanted = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    names: list[str] = []
+    pictures: dict[str, Tensor] = {}
+    for one in wanted:
+        if isinstance(one, Tensor):
+            raise OptionError("a baseline for pictures is a name, a path, a PIL image or an array; not a tensor")
+        if isinstance(one, str) and not Path(one).is_file():
+            names += _checked([one])
+            continue
+        picture = read(one, None if isinstance(one, (str, Path)) else f"own picture {len(pictures) + 1}")
+        names.append(picture.name)
+        pictures[picture.name] = model.preprocess(picture)
+    return tuple(names) or AUTOMATIC, pictures
 
 
 def _pretrained(where: str, processor: Any, remote: bool) -> tuple[nn.Module, Any]:
@@ -123,7 +159,7 @@ def from_processor(module: nn.Module, processor: Any, name: str, baselines: Sequ
     head = Head.MULTI_LABEL if several else Head.SOFTMAX
     mean = getattr(processor, "image_mean", None) or (0.485, 0.456, 0.406)
     colour = (float(mean[0]), float(mean[1]), float(mean[2]))
-    return ImageModel(module, preprocess, fit, head, labels, name, _checked(baselines), colour)
+    return ImageModel(module, preprocess, fit, head, labels, name, _checked(baselines), mean_colour=colour)
 
 
 def from_module(

@@ -125,6 +125,7 @@ class TextModel:
             types=table(types, 0, longest, torch.long) if len(types) == count else None,
             owner=owner,
             lengths=[len(row.ids) for row in lines] * views,
+            unit=self.unit,
         )
         if device.type == "cuda":
             made.budget = self.measured_budget(made)

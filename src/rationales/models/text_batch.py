@@ -54,6 +54,7 @@ class TextBatch(Batch):
     types: Tensor | None  # (S, T)
     owner: Tensor  # (S, T) the token's unit; n for special tokens and padding, which are always kept
     lengths: list[int]
+    unit: str = "word"  # what a unit is: word, token or sentence
 
     reads: ClassVar[int] = 2
 
@@ -149,4 +150,5 @@ class TextBatch(Batch):
             types=self.types[row, :longest] if self.types is not None else None,
             owner=torch.where(owner == self.size[1], torch.full_like(owner, width), owner),
             lengths=lengths,
+            unit=self.unit,
         )
