@@ -28,11 +28,13 @@ class Problem:
 
     @classmethod
     def of(cls, batch: Batch, target: Tensor, settings: MaskSettings) -> Problem:
-        """Ask the model what it says of the baseline."""
+        """Ask the model what it says of the baseline, where that matters."""
+        weight = settings.floor * short(batch)[:, None]
+        if settings.floor == 0:
+            return cls(batch, target, settings, weight.expand(-1, batch.views))
         with torch.no_grad():
             empty = evidence(batch, target, batch.logits(batch.zeros()), settings.indicative)
-            floor = settings.floor * short(batch)[:, None] * empty
-        return cls(batch, target, settings, floor)
+        return cls(batch, target, settings, weight * empty)
 
     def seen(self, step: Tensor) -> Problem:
         """What step number `step` (M,) looks at: everything, or each input on the baseline whose turn it is."""
