@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 import rationales
 from rationales import Rationale, cli
+from rationales.cli.inputs import target
 from rationales.errors import OptionError
 from rationales.methods import methods as available
 from rationales.models.efficientnet import lite_weights
@@ -159,7 +160,7 @@ class TestWhatIsAsked:
         assert asked["explain"]["target"] == expected
 
     def test_a_label_that_looks_like_a_number_is_a_label(self) -> None:
-        assert cli._target("1", ("3", "1")) == "1"
+        assert target("1", ("3", "1")) == "1"
 
     @pytest.mark.parametrize("wrong", [["--unit", "letter"], ["--seed", "x"], ["--nonsense"]], ids=str)
     def test_a_wrong_option_leaves_with_2(self, run: Run, asked: dict[str, Any], wrong: list[str]) -> None:

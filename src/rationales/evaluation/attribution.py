@@ -82,8 +82,10 @@ def score_rows(
 
 
 def blend(batch: Batch, encoded: Sequence[Any], rows: Sequence[Scored], smooth: float | None = None) -> list[Scored]:
-    """Scores of rows -> (units,) scores of each input of the batch, smoothed with this width first."""
-    started = time.perf_counter()
+    """Scores of rows -> (units,) scores of each input of the batch, smoothed with this width first.
+
+    The seconds stay those of the method, so that a table that is made again from kept scores says the same.
+    """
     parts = [
         np.zeros(units, np.float32) if one.scores is None else one.scores
         for one, units in zip(rows, _units(batch), strict=True)
@@ -94,11 +96,7 @@ def blend(batch: Batch, encoded: Sequence[Any], rows: Sequence[Scored], smooth: 
         scores = mean[batch.rows.mask]
         values = batch.gather(scores if smooth is None else smoothed(scores, batch, smooth))
     units = [_padded(one, own.float().cpu().numpy()) for one, own in zip(encoded, values, strict=True)]
-    more = 0.0 if smooth is None else (time.perf_counter() - started) / len(encoded)
-    return [
-        one if one.scores is None else replace(one, scores=own, seconds=one.seconds + more)
-        for one, own in zip(rows, units, strict=True)
-    ]
+    return [one if one.scores is None else replace(one, scores=own) for one, own in zip(rows, units, strict=True)]
 
 
 def row_units(encoded: Any) -> int:

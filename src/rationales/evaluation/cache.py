@@ -8,6 +8,7 @@ all; one that cannot be read is made again.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -87,7 +88,8 @@ def cache_of(given: str | os.PathLike[str] | Cache | None) -> Cache | None:
 
 def entry_key(model_print: str, input_print: str, method: Method, target: int, seed: int) -> str:
     """The name of an entry."""
-    return _digest(model_print, input_print, method.name, _json(asdict(method)), code_print(type(method)), target, seed)
+    made = _json(asdict(method)) + method.brings()
+    return _digest(model_print, input_print, method.name, made, code_print(type(method)), target, seed)
 
 
 def model_print(model: Model) -> str:
@@ -138,7 +140,8 @@ def code_print(method: type[Method]) -> str:
     shared = [path for room in ("models", "masks") for path in sorted((_ROOT / room).rglob("*.py"))]
     versions = [f"torch {torch.__version__}"]
     if b"captum" in source:
-        versions.append(f"captum {importlib.metadata.version('captum')}")
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"captum {importlib.metadata.version('captum')}")
     return _digest(__version__, source, *(path.read_bytes() for path in shared), *versions)
 
 

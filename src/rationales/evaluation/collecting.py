@@ -38,6 +38,7 @@ class Collected:
     words: list[np.ndarray | None] = field(default_factory=list)
     curves: list[Faithfulness] = field(default_factory=list)
     pictures: dict[str, list[float]] = field(default_factory=dict)
+    measuring: float = 0.0  # seconds that faithfulness took
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,7 @@ class Held:
     encoded: Sequence[Any]
     batch: Batch
     right: Sequence[int | None]  # the gold classes
+    predicted: Sequence[int]  # what the model says of the whole inputs
     explained: Sequence[int]  # the classes that methods are asked about
     rows: dict[str, list[Scored]] = field(default_factory=dict)  # by method and options: scores of rows
 
@@ -85,6 +87,7 @@ def collect(job: Job, held: Held, entry: Entry, into: Collected, progress: Progr
                 into.pictures.setdefault(metric.name, []).append(_of_picture(model, metric, example, one, own))
     good = [number for number, own in enumerate(scored) if own.scores is not None]
     if job.curves and good:
+        began = time.perf_counter()
         into.curves.append(
             faithfulness(
                 model,
@@ -97,6 +100,7 @@ def collect(job: Job, held: Held, entry: Entry, into: Collected, progress: Progr
                 filler=job.filler,
             )
         )
+        into.measuring += time.perf_counter() - began
 
 
 def _scores(job: Job, held: Held, method: Method, progress: Progress | None) -> list[Scored]:

@@ -160,6 +160,11 @@ def left_out(has: set[str], kind: str) -> tuple[str, ...]:
     return (f"No agreement with people ({names}): it needs {said}, and these examples have none.",)
 
 
+def selects(name: str) -> bool:
+    """Whether a metric looks at the words that the table's own rule selects."""
+    return name in METRICS and METRICS[name].kind in ("choice", "shape")
+
+
 def direction(name: str) -> str:
     """An arrow that says which way is better, for headings."""
     known = METRICS.get(name.partition("@")[0])

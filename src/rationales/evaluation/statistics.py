@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,7 @@ def compare(
 
     def difference(signs: np.ndarray) -> np.ndarray:
         """(flips, n) of -1 and 1 -> (flips,)."""
-        (top, moved), (bottom, weight) = ((whole, signs @ part) for whole, part in zip(middle, half, strict=True))
+        (top, bottom), (moved, weight) = middle, (signs @ np.stack(half, 1)).T
         with np.errstate(invalid="ignore", divide="ignore"):
             made: np.ndarray = (top + moved) / (bottom + weight) - (top - moved) / (bottom - weight)
         finite: np.ndarray = np.nan_to_num(made)
@@ -102,12 +103,22 @@ def compare(
     if 2**n <= flips:
         every = 1.0 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
         return Comparison(observed, float((np.abs(difference(every)) >= edge).mean()), n)
-    random = np.random.default_rng(seed)
-    beyond, at_once = 0, max(1, BLOCK // n)
-    for begin in range(0, flips, at_once):
-        drawn = 1.0 - 2 * random.integers(0, 2, (min(at_once, flips - begin), n), dtype=np.int8)
-        beyond += int((np.abs(difference(drawn)) >= edge).sum())
+    at_once = max(1, BLOCK // n)
+    draws = [_signs(n, flips, seed)] if flips <= at_once else _many_signs(n, flips, seed, at_once)
+    beyond = sum(int((np.abs(difference(drawn)) >= edge).sum()) for drawn in draws)
     return Comparison(observed, (beyond + 1) / (flips + 1), n)
+
+
+@functools.lru_cache(2)
+def _signs(n: int, flips: int, seed: int) -> np.ndarray:
+    """(flips, n) of -1 and 1; remembered, since all rows and metrics of a table are tested with the same ones."""
+    return next(_many_signs(n, flips, seed, flips))
+
+
+def _many_signs(n: int, flips: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
+    random = np.random.default_rng(seed)
+    for begin in range(0, flips, at_once):
+        yield 1.0 - 2 * random.integers(0, 2, (min(at_once, flips - begin), n), dtype=np.int8)
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -86,12 +86,23 @@ class Study:
                 raise InputError(
                     f"the model gives NaN or infinite logits for {self.names[begin + bad]}; check its weights"
                 )
-            explained = [
-                own if recipe.label == "gold" and own is not None else int(said)
-                for own, said in zip(right, predicted.argmax(-1), strict=True)
-            ]
-            self._held = (begin, Held(examples, encoded, batch, right, explained))
+            said = predicted.argmax(-1).tolist()
+            pairs = zip(right, said, strict=True)
+            explained = [own if recipe.label == "gold" and own is not None else other for own, other in pairs]
+            self._held = (begin, Held(examples, encoded, batch, right, said, explained))
         return self._held[1]
+
+    def accuracy(self) -> float:
+        """The share of the examples with a label that the model classifies correctly; NaN where none has one."""
+        at_once = AT_ONCE.get(self.job.model.kind, FEW)
+        parts = (self._hold(begin, at_once) for begin in range(0, len(self.examples), at_once))
+        known = [
+            own == said
+            for part in parts
+            for own, said in zip(part.right, part.predicted, strict=True)
+            if own is not None
+        ]
+        return float(np.mean(known)) if known else float("nan")
 
     def _row(self, entry: Entry, found: Collected) -> Row:
         """Judge what was collected; inputs without scores have no value in any metric."""
@@ -123,6 +134,7 @@ class Study:
             seconds=float(np.mean([one.seconds for one in found.scored])),
             failures=failures,
             curves=_mean_curves(curves),
+            measuring=found.measuring / len(good) if curves is not None else float("nan"),
         )
 
 

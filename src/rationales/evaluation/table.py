@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rationales.errors import InputError, OptionError
-from rationales.evaluation.metrics import direction
+from rationales.evaluation.metrics import direction, selects
 from rationales.evaluation.protocol import Protocol
 from rationales.evaluation.statistics import Comparison, Estimate, compare, estimate, holm
 from rationales.files import read_text, write_text
@@ -47,6 +47,7 @@ class Row:
     seconds: float = math.nan  # per input
     failures: Mapping[str, str] = field(default_factory=dict)  # input -> why it has no scores
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # share, kept, removed: means over inputs
+    measuring: float = math.nan  # seconds per input that faithfulness took
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,14 @@ class Table:
             found[name] = {title: replace(one, adjusted=value) for (title, one), value in pairs}
         return found
 
+    def stars(self, reference: str | None) -> set[tuple[str, str]]:
+        """(row, metric) of all cells that differ from the reference row significantly."""
+        found = self.against(reference) if reference is not None else {}
+        return {(row, name) for name, by in found.items() for row, one in by.items() if one.adjusted < SIGNIFICANT}
+
     def to_markdown(self, reference: str | None = None) -> str:
         """The table for a document; with a reference row, cells that differ from it significantly carry a star."""
-        stars = self.against(reference) if reference is not None else {}
+        stars = self.stars(reference)
         names = [f"{name}{direction(name)}" for name in self.metrics]
         timed = any(not math.isnan(row.seconds) for row in self.rows)
         lines = ["| " + " | ".join(["method", *names, *(["s / input"] if timed else [])]) + " |"]
@@ -115,7 +121,7 @@ class Table:
             f"{where}; means with 95 % bootstrap intervals over inputs.",
             f"Protocol {self.protocol.describe()}.",
         ]
-        if self.selection != self.protocol.selection:
+        if self.selection != self.protocol.selection and any(map(selects, self.metrics)):
             said.append(f"Words were selected by {self.selection}.")
         if reference is not None:
             said.append(f"* differs from {reference} with p < {SIGNIFICANT} (paired sign flips, corrected after Holm).")
@@ -128,16 +134,16 @@ class Table:
         said += self.remarks
         return [line for one in said for line in (one, "")][:-1]
 
-    def _cell(self, row: Row, name: str, stars: Mapping[str, Mapping[str, Comparison]]) -> str:
+    def _cell(self, row: Row, name: str, stars: set[tuple[str, str]]) -> str:
         if name not in row.cells:
             return "–"
         own = row.cells[name].estimate
         if own.n == 0:
             return "undefined (n = 0)"
-        star = "*" if name in stars and stars[name].get(row.title, _NONE).adjusted < SIGNIFICANT else ""
-        interval = "" if math.isnan(own.low) else f" [{_short(own.low)} {_short(own.high)}]"
+        star = "*" if (row.title, name) in stars else ""
+        interval = "" if math.isnan(own.low) else f" [{short(own.low)} {short(own.high)}]"
         missing = "" if own.n == len(self.inputs) else f" (n = {own.n})"
-        return f"{_short(own.mean)}{star}{interval}{missing}"
+        return f"{short(own.mean)}{star}{interval}{missing}"
 
     def to_csv(self) -> str:
         """One line for each row and metric."""
@@ -187,9 +193,6 @@ class Table:
         return self.to_markdown()
 
 
-_NONE = Comparison(math.nan, math.nan, 0)
-
-
 def _compared(row: Cell, reference: Cell, seed: int) -> Comparison:
     weights = None
     if row.weights is not None and reference.weights is not None:
@@ -197,7 +200,7 @@ def _compared(row: Cell, reference: Cell, seed: int) -> Comparison:
     return compare(np.array(row.values), np.array(reference.values), weights, seed=seed)
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """.469, −.047, 12.3: three figures after the point below 1, as the papers print them."""
     text = f"{abs(value):.3f}" if abs(value) < 9.9995 else f"{abs(value):.4g}"
     sign = "−" if value < 0 and float(text) != 0 else ""

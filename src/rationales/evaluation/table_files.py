@@ -83,6 +83,7 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
         "options": dict(row.options),
         "smooth": row.smooth,
         "seconds": _number(row.seconds),
+        "measuring": _number(row.measuring),
         "failures": dict(row.failures),
         "curves": {name: [_number(one) for one in values] for name, values in row.curves.items()},
         "cells": {
@@ -114,6 +115,7 @@ def _row_from_dict(data: Mapping[str, Any]) -> Row:
         _float(data["seconds"]),
         data["failures"],
         curves,
+        _float(data.get("measuring")),
     )
 
 

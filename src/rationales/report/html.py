@@ -29,9 +29,13 @@ EXCERPT = 90  # characters of a text in the index
 LISTED = 200  # spans in the list under the text; page.js knows the same number
 
 
-def page(rationales: Sequence[Rationale]) -> str:
-    """A whole page, to be opened from a file or put on a server as it is."""
+def page(rationales: Sequence[Rationale], titles: Sequence[str] | None = None, lead: str = "", name: str = "") -> str:
+    """A whole page, to be opened from a file or put on a server as it is.
+
+    With `titles`, one for each, rationales stand side by side under them, below `lead` (HTML); `name` is the page's.
+    """
     style, script = _asset("article.css") + _asset("page.css"), _asset("page.js")
+    style += _asset("side.css") if titles is not None else ""
     if any(map(_is_picture, rationales)):
         style, script = style + _asset("picture.css"), script + _asset("picture.js")
     if any(map(_is_sound, rationales)):
@@ -47,9 +51,9 @@ def page(rationales: Sequence[Rationale]) -> str:
         )
     )
     several = len(rationales) != 1
-    title = count(len(rationales), "rationale") if several else f"Why {rationales[0].target}?"
+    title = name or (count(len(rationales), "rationale") if several else f"Why {rationales[0].target}?")
     articles = (
-        _article(rationale, heading="h2" if several else "h1", number=number)
+        _article(rationale, "h2" if several or titles else "h1", number, titles[number - 1] if titles else None)
         for number, rationale in enumerate(rationales, 1)
     )
     return "\n".join(
@@ -66,8 +70,8 @@ def page(rationales: Sequence[Rationale]) -> str:
             f"<style>{style}</style>",
             "</head>",
             '<body class="rationales">',
-            "<main>",
-            _index(rationales, title) if several else "",
+            "<main>" if titles is None else f'{lead}<main class="side">',
+            _index(rationales, title) if several and titles is None else "",
             *articles,
             "</main>",
             f"<footer>Made with rationales {escape(__version__)}</footer>",
@@ -84,10 +88,11 @@ def fragment(rationale: Rationale) -> str:
     """The same for a notebook cell: no page around it, no script, no ids; the numbers are the words' titles."""
     style = _asset("article.css") + (_asset("picture.css") if _is_picture(rationale) else "")
     style += _asset("wave.css") if _is_sound(rationale) else ""
-    return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, heading="h3", number=None)}</div>'
+    return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, "h3", None)}</div>'
 
 
-def _article(rationale: Rationale, heading: str, number: int | None) -> str:
+def _article(rationale: Rationale, heading: str, number: int | None, title: str | None = None) -> str:
+    asked = f"Why <em>{escape(rationale.target)}</em>?" if title is None else escape(title)
     live = number is not None
     scale = scale_of(rationale)
     identity = f' id="r{number}"' if live else ""
@@ -96,7 +101,7 @@ def _article(rationale: Rationale, heading: str, number: int | None) -> str:
         (
             f"<article{identity}{kind}>",
             f"<header>{_kicker(rationale)}",
-            f"<{heading}>Why <em>{escape(rationale.target)}</em>?</{heading}>",
+            f"<{heading}>{asked}</{heading}>",
             f"<p>{_sentence(rationale)}</p></header>",
             *(_shown_picture if kind else _shown_text)(rationale, scale, number),
             _probabilities(rationale),

@@ -82,14 +82,16 @@ def safe(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_CONTROLS)
 
 
-def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
-    body: RenderableType
+def body(rationale: Rationale, *, colours: bool) -> RenderableType:
+    """The input with its rationale: a coloured or bracketed text, a list of regions, a line of bars."""
     if isinstance(rationale.units, Grid):
-        body = _regions(rationale, colours=colours)
-    elif isinstance(rationale.units, Frames):
-        body = _stretches(rationale, rationale.units, colours=colours)
-    else:
-        body = _coloured(rationale) if colours else _bracketed(rationale)
+        return _regions(rationale, colours=colours)
+    if isinstance(rationale.units, Frames):
+        return _stretches(rationale, rationale.units, colours=colours)
+    return _coloured(rationale) if colours else _bracketed(rationale)
+
+
+def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
     head = Text.assemble(
         (safe(rationale.target), "bold"), (f"  {safe(rationale.method)} on {safe(rationale.model)}", "dim")
     )
@@ -97,7 +99,7 @@ def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
         head = Text.assemble((f"{safe(rationale.name)}  ", "dim"), head)
     console.print(head, soft_wrap=True)
     console.print()
-    console.print(body, soft_wrap=not console.is_terminal)
+    console.print(body(rationale, colours=colours), soft_wrap=not console.is_terminal)
     console.print()
     console.print(_table(rationale))
     console.print()

@@ -1,0 +1,129 @@
+"""`rationales compare`: several methods on one input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from rationales.cli.app import clean_exit
+from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
+from rationales.cli.inputs import target as find_target
+from rationales.cli.streams import silence_libraries
+from rationales.errors import OptionError
+
+
+def add(app: typer.Typer) -> None:
+    """Enter the command."""
+    app.command()(compare)
+
+
+@clean_exit
+def compare(
+    text: Annotated[
+        str | None, typer.Argument(help="The text; '-' or nothing reads standard input.", show_default=False)
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--methods",
+            help="Names from 'rationales methods', separated by commas; options behind colons.",
+            metavar="A,B:NAME=VALUE",
+            show_default="marc,occlusion; for a picture marc,grad-cam",
+        ),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a UTF-8 file.")] = None,
+    image: Annotated[
+        Path | None, typer.Option("--image", "-i", help="A picture instead of a text.", show_default=False)
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="The second text, for models of text pairs.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="A Hugging Face id, a folder, or a name from 'rationales models'."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="The label to explain, by name or number; else the predicted.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    unit: Annotated[
+        Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")
+    ] = "word",
+    baseline: Annotated[
+        str | None, typer.Option(help="What a replaced unit becomes: pad, mask, unk, zero, mean, or a word.")
+    ] = None,
+    smooth: Annotated[
+        float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one page with a column for each method.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
+    ] = False,
+) -> None:
+    """Explain one input with several methods, side by side, and say how far they agree.
+
+    [bold]Examples[/bold]
+
+      rationales compare "Not a good film, whatever the posters say." --methods marc,occlusion,random
+
+      rationales compare --file review.txt --methods marc,integrated-gradients:steps=25:smooth=6 --html compare.html
+
+      rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
+    """
+    check_outputs(file or image, html)
+    rows = method_rows(methods or ["marc,grad-cam" if image else "marc,occlusion"])
+    if len(rows) < 2:
+        raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
+    given = source(text, file, image, None, pair, "compare")
+    silence_libraries()
+    from rationales.report.progress import progress, waiting
+
+    with waiting("loading the model"):
+        import rationales
+        from rationales.evaluation.entries import entries
+        from rationales.models.default import IMAGE_MODEL
+
+        wanted = model or (IMAGE_MODEL if image is not None else None)
+        explained = rationales.load(
+            wanted, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+        )
+        check_kind(explained, "image" if image else "text")
+        made = entries(rows, smooth, explained.kind)  # tells what is wrong with any of them before the first is run
+    titles = [entry.title for entry in made][: len(rows)]
+    chosen = find_target(target, explained.labels)
+    found: list[Any] = []
+    with progress(f"explaining with {len(rows)} methods") as report:
+        for number, (row, entry) in enumerate(zip(rows, made, strict=False)):
+            found.append(
+                rationales.explain(
+                    explained,
+                    given,
+                    method=row["name"],
+                    target=chosen,
+                    seed=seed,
+                    options=row["options"],
+                    smooth=entry.smooth,
+                    names=next((path.name for path in (file, image) if path is not None), None),
+                    progress=None if report is None else _part(report, number, len(rows)),
+                )
+            )
+    from rationales.report.comparison import agreement, comparison_page, show_comparison
+
+    if html is not None:
+        from rationales.files import write_text
+
+        write_text(html, comparison_page(found, titles))
+    if as_json:
+        told = {"methods": titles, **agreement(found), "results": [one.to_dict() for one in found]}
+        typer.echo(json.dumps(told, ensure_ascii=False, allow_nan=False))
+        return
+    show_comparison(found, titles)
+    if html is not None:
+        typer.echo(f"wrote {html}", err=True)
+
+
+def _part(report: Any, number: int, parts: int) -> Any:
+    return lambda share: report((number + min(share, 1.0)) / parts)

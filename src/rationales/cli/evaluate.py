@@ -1,0 +1,167 @@
+"""`rationales evaluate`: methods judged side by side on any data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rationales.cli.app import clean_exit
+from rationales.cli.inputs import listed, made_folder, method_rows, options
+from rationales.cli.streams import silence_libraries
+from rationales.errors import OptionError
+
+if TYPE_CHECKING:
+    from rationales.evaluation.protocol import Protocol
+    from rationales.evaluation.table import Table
+
+
+def add(app: typer.Typer) -> None:
+    """Enter the command."""
+    app.command()(evaluate)
+
+
+@clean_exit
+def evaluate(
+    data: Annotated[
+        str, typer.Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of pictures.")
+    ],
+    methods: Annotated[
+        list[str],
+        typer.Option(
+            "--methods",
+            help="Names from 'rationales methods', separated by commas; options behind colons.",
+            metavar="A,B:NAME=VALUE",
+        ),
+    ],
+    protocol: Annotated[
+        str, typer.Option(help="The recipe of the metrics; fields behind colons change it.", metavar="P[:FIELD=VALUE]")
+    ] = "marc",
+    split: Annotated[str | None, typer.Option(help="train, val or test; else the set's own for evaluation.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where a named set lies: its folder or its archive.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="A Hugging Face id, a folder, or a name from 'rationales models'."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="So many examples, evenly spread over the data.")] = None,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metrics", help="Names from 'rationales metrics'; else the usual ones.")
+    ] = None,
+    selection: Annotated[
+        str | None, typer.Option(help="How words are selected: fitted, sufficient, keep-sum, share=0.2, ...")
+    ] = None,
+    smooth: Annotated[float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all rows.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write table.md, .csv, .json and plot.png into this folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Where scores are kept, so that a stopped table goes on.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no scores.")] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="What methods replace a unit by: pad, mask, unk, zero, mean, or a word.")
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
+    ] = False,
+) -> None:
+    """Judge methods on data: does the model need the words they point at, and do people agree?
+
+    A row of random scores is always there, and every number has a 95 % interval.
+
+    [bold]Examples[/bold]
+
+      rationales evaluate my-texts.jsonl --methods marc,occlusion
+
+      rationales evaluate eraser-movies --folder data/ --methods marc:preset=paper,saliency --limit 20 --out results
+
+      rationales evaluate eraser-movies --methods integrated-gradients:steps=25:smooth=6,lime --protocol eraser-code
+
+      rationales evaluate texts.csv --methods occlusion --protocol marc:label=predicted --metrics comprehensiveness
+
+      rationales evaluate photos.tar --methods grad-cam,saliency --model efficientnet-lite0
+    """
+    rows = method_rows(methods)
+    if cache is not None and no_cache:
+        raise OptionError("give --cache or --no-cache, not both")
+    made_folder(out)
+    silence_libraries()
+    from rationales.data import read
+    from rationales.evaluation.sampling import evenly
+    from rationales.report.progress import progress, waiting
+
+    recipe = _protocol(protocol)
+    with waiting("reading the data"):
+        examples = evenly(read(data, split, folder), limit)
+    with waiting("loading the model"):
+        import rationales
+        from rationales.models.default import IMAGE_MODEL
+
+        wanted = model or (IMAGE_MODEL if examples[0].picture is not None else None)
+        judged = rationales.load(wanted, device=device, baseline=baseline, trust_remote_code=trust_remote_code)
+    with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
+        table = rationales.evaluate(
+            judged,
+            examples,
+            methods=rows,
+            protocol=recipe,
+            metrics=listed(metrics) or None,
+            smooth=smooth,
+            seed=seed,
+            progress=report,
+            cache=None if no_cache else cache or score_folder(),
+            selection=selection,
+        )
+    reference = table.rows[0].title if table.rows[0].method != "random" else None
+    if out is not None:
+        write_table(table, out, table.to_markdown(reference))
+    if as_json:
+        typer.echo(table.to_json(), nl=False)
+    else:
+        from rationales.report.tables import show_table
+
+        show_table(table, reference)
+
+
+def score_folder() -> Path:
+    """Where scores are kept when nothing is said."""
+    from rationales.data.archives import cache_folder
+
+    return cache_folder().parent / "scores"
+
+
+def write_table(table: Table, out: Path, markdown: str, drawn: Sequence[str] | None = None) -> None:
+    """table.md, table.csv, table.json and plot.png; what is written, and what cannot be, is told on stderr.
+
+    `drawn`: the metrics of the plot, where it is not all of them.
+    """
+    from rationales.files import write_text
+
+    write_text(out / "table.md", markdown)
+    write_text(out / "table.csv", table.to_csv())
+    table.to_json(out / "table.json")
+    typer.echo(f"wrote {out / 'table.md'}, table.csv, table.json", err=True)
+    try:
+        plot = replace(table, metrics=tuple(drawn or table.metrics)).plot(out / "plot.png")
+        typer.echo(f"wrote {plot}", err=True)
+    except OptionError as error:
+        typer.echo(f"no plot: {error}", err=True)
+
+
+def _protocol(wanted: str) -> str | Protocol:
+    """A preset, with the fields that were given in place of its own."""
+    from rationales.evaluation.protocol import PRESETS
+
+    name, *settings = wanted.split(":")
+    if not settings:
+        return name
+    if name not in PRESETS:
+        raise OptionError(f"there is no protocol {name!r}; there are: {', '.join(PRESETS)}")
+    changed: dict[str, Any] = options(settings, f"--protocol {name}:")
+    told = PRESETS[name].to_dict()
+    said = ", ".join(f"{field}={value}" for field, value in changed.items())
+    return replace(type(PRESETS[name]).from_dict(told | changed), name=f"{name} ({said})")

@@ -1,0 +1,140 @@
+"""What a person writes on the command line, turned into what the library takes; and told early where it cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rationales.errors import InputError, OptionError
+from rationales.files import decode, read_text
+
+
+def check_outputs(source: Path | None, *outputs: Path | None) -> None:
+    """Fail before the work, not after it."""
+    seen = {} if source is None else {source.resolve(): "the text would be overwritten"}
+    for path in filter(None, outputs):
+        if path.is_dir():
+            raise InputError(f"cannot write {path}: it is a folder; give a file name")
+        if not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
+        if not os.access(path.parent, os.W_OK):
+            raise InputError(f"cannot write {path}: no permission to write in {path.parent}")
+        if path.resolve() in seen:
+            raise InputError(f"cannot write {path}: {seen[path.resolve()]}; give another name")
+        seen[path.resolve()] = "the other output goes there too"
+
+
+def check_kind(model: Any, given: str) -> None:
+    """A model must be given what it reads."""
+    kind = model.kind
+    reads = {"text": "texts", "image": "pictures", "audio": "sounds", "spectrogram": "sounds"}
+    if reads[kind] == reads[given]:
+        return
+    if given == "text":
+        raise OptionError(
+            f"{model.name} is a model of {reads[kind]}, so give {'--image' if kind == 'image' else '--audio'}"
+        )
+    raise OptionError(f"{model.name} is a model of {reads[kind]}, not {reads[given]}; give another --model")
+
+
+def source(
+    text: str | None,
+    file: Path | None,
+    image: Path | None,
+    audio: Path | None,
+    pair: str | None,
+    command: str = "explain",
+) -> str | tuple[str, str]:
+    """What to explain: the path of a picture or a sound, a text, or two texts."""
+    path = image or audio
+    if path is not None:
+        if text is not None or file is not None or pair is not None or (image and audio):
+            raise OptionError(
+                "give a picture or a text, not both"
+                if image and not audio
+                else "give one input: a sound, a picture or a text"
+            )
+        return str(path)
+    found = _text(text, file, command)
+    return found if pair is None else (found, _utf8(pair, "--pair"))
+
+
+def _text(text: str | None, file: Path | None, command: str) -> str:
+    """The text from where it was asked for: the argument, a file, or standard input."""
+    if text is not None and file is not None:
+        raise OptionError("give a text or --file, not both")
+    if file is not None:
+        return read_text(file)
+    if text is not None and text != "-":
+        return _utf8(text, "the text")
+    if text is None and sys.stdin.isatty():
+        raise OptionError(f"no text given: write it after '{command}', give --file, or pipe it in")
+    return decode(sys.stdin.buffer.read(), "standard input")
+
+
+def _utf8(argument: str, name: str) -> str:
+    """An argument as it is, unless the shell handed over bytes that are not UTF-8."""
+    if any("\ud800" <= character <= "\udfff" for character in argument):
+        raise InputError(f"{name} is not UTF-8; check the terminal's encoding")
+    return argument
+
+
+def options(settings: Sequence[str], flag: str = "--set") -> dict[str, Any]:
+    """name=value pairs; a value is JSON where it can be read as such, else a string."""
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise OptionError(f"{flag} takes name=value, not {setting!r}")
+        try:
+            found[name.strip()] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name.strip()] = value
+    return found
+
+
+def written(value: object) -> str:
+    """A value as --set takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def listed(given: Sequence[str] | None) -> list[str]:
+    """a,b and c from 'a,b' 'c'."""
+    return [one.strip() for several in given or () for one in several.split(",") if one.strip()]
+
+
+def method_rows(given: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of a table from 'marc', 'occlusion:window=1', 'integrated-gradients:steps=25:smooth=6:title=IG'."""
+    rows: list[dict[str, Any]] = []
+    for one in listed(given):
+        name, *settings = one.split(":")
+        chosen = options(settings, f"--methods {name}:")
+        row: dict[str, Any] = {"name": name.strip()}
+        row |= {key: chosen.pop(key) for key in ("smooth", "title") if key in chosen}
+        rows.append(row | {"options": chosen})
+    if not rows:
+        raise OptionError("no method to compare; give --methods a,b with names from 'rationales methods'")
+    return rows
+
+
+def target(given: str | None, labels: tuple[str, ...]) -> str | int | None:
+    """A label's name, or its number when no label is called so."""
+    if given is None or given in labels:
+        return given
+    return int(given) if given.isascii() and given.isdigit() else given
+
+
+def made_folder(folder: Path | None) -> None:
+    """Make the folder for results before the work, so that nothing is lost after it."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write into {folder}: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write into {folder}: no permission")

@@ -1,0 +1,128 @@
+"""`rationales reproduce`: a published table, made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rationales.cli.app import clean_exit
+from rationales.cli.evaluate import score_folder, write_table
+from rationales.cli.inputs import listed, made_folder
+from rationales.cli.streams import silence_libraries
+from rationales.errors import OptionError
+
+if TYPE_CHECKING:
+    from rationales.experiments.registry import Outcome
+
+
+def add(app: typer.Typer) -> None:
+    """Enter the command."""
+    app.command()(reproduce)
+
+
+@clean_exit
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="The table's name; --list shows all.", show_default=False)] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the tables, or the rows of one.")] = False,
+    limit: Annotated[int | None, typer.Option(help="So many inputs, evenly spread over the test set.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the data set lies: its folder or its archive.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Another model than the table's own, by id, folder or name.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write table.md, .csv, .json and plot.png into this folder, after every row.")
+    ] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option("--rows", help="Only these rows or groups of rows, separated by commas.")
+    ] = None,
+    validation: Annotated[int | None, typer.Option(help="Inputs on which settings are chosen.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as one JSON object, nothing else.")] = False,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Where scores are kept, so that a stopped table goes on.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no scores.")] = False,
+    tf32: Annotated[bool, typer.Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card.")] = False,
+) -> None:
+    """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
+
+    Rows are made from cheap to dear; an interrupted run goes on where it stopped when it is started again.
+
+    [bold]Examples[/bold]
+
+      rationales reproduce --list
+
+      rationales reproduce marc-table1 --data data/ --out results --device cuda
+
+      rationales reproduce marc-table1 --limit 20 --rows random,marc,saliency-norm --model embedded
+    """
+    from rationales.experiments.registry import EXPERIMENTS, Request
+
+    if table is None and not show:
+        raise OptionError(f"name a table: {', '.join(EXPERIMENTS)}; --list says more")
+    if table is not None and table not in EXPERIMENTS:
+        raise OptionError(f"there is no table {table!r}; there are: {', '.join(EXPERIMENTS)}")
+    if show:
+        _list(table)
+        return
+    if cache is not None and no_cache:
+        raise OptionError("give --cache or --no-cache, not both")
+    for name, value in (("limit", limit), ("validation", validation)):
+        if value is not None and value < 1:
+            raise OptionError(f"--{name} must be at least 1, not {value}")
+    made_folder(out)
+    silence_libraries()
+    from rationales.report.progress import progress
+
+    with progress(f"reproducing {table}") as report:
+        outcome = EXPERIMENTS[table or ""].run(
+            Request(
+                data=data,
+                model=model,
+                device=device,
+                limit=limit,
+                validation=validation,
+                rows=listed(rows) or None,
+                seed=seed,
+                cache=None if no_cache else cache or score_folder(),
+                out=out,
+                tf32=tf32,
+                progress=report,
+                tell=lambda line: typer.echo(line, err=True),
+            )
+        )
+    if out is not None:
+        write_table(outcome.table, out, outcome.to_markdown(), outcome.shown)
+    if as_json:
+        typer.echo(outcome.table.to_json(), nl=False)
+    else:
+        _show(outcome)
+
+
+def _list(table: str | None) -> None:
+    from rationales.experiments.registry import EXPERIMENTS
+
+    for one in EXPERIMENTS.values():
+        if table in (None, one.name):
+            typer.echo(f"{one.name}: {one.title}\n  from {one.paper}\n  needs {one.needs}")
+            typer.echo(f"  rows and groups for --rows: {', '.join(one.rows())}")
+
+
+def _show(outcome: Outcome) -> None:
+    """On a terminal the table is drawn; into a pipe the whole report goes as Markdown."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from rationales.report.tables import show_table
+
+    console = Console()
+    if not console.is_terminal:
+        typer.echo(outcome.to_markdown(), nl=False)
+        return
+    show_table(replace(outcome.table, metrics=outcome.shown), outcome.reference, console)
+    for title, text in outcome.sections:
+        console.print(Markdown(f"## {title}\n\n{text}"))

@@ -1,0 +1,210 @@
+"""Make the table: cheap rows first, a file after every row, and on from there after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from rationales.data import Example, read
+from rationales.errors import RationalesError
+from rationales.evaluation.cache import code_print, model_print
+from rationales.evaluation.entries import MethodEntry, entries
+from rationales.evaluation.sampling import evenly
+from rationales.evaluation.statistics import human_ceiling
+from rationales.evaluation.study import Study, study
+from rationales.evaluation.table import Cell, Row, Table
+from rationales.evaluation.words import gold_words, other_words
+from rationales.experiments.marc_table1 import widths
+from rationales.experiments.marc_table1.report import sections
+from rationales.experiments.marc_table1.rows import (
+    MAIN,
+    MARC,
+    METRICS,
+    RIVALS,
+    ROWS,
+    SALIENCY_SUM,
+    SMOOTHED,
+    RowSpec,
+    chosen,
+    key_of,
+    titled,
+)
+from rationales.experiments.registry import Outcome, Request
+from rationales.files import write_text
+from rationales.methods import METHODS
+from rationales.models.front import load
+from rationales.models.model import Model
+
+DATA, MODEL = "eraser-movies", "minilm-reviews"
+VALIDATION = 50  # reviews on which widths are chosen: the dear methods are asked about these, too
+FAITHFULNESS = 40.0  # rows that the 19 levels ask for, in the unit of RowSpec.cost
+PEOPLE = ("majority", "union")  # of the further annotators, in the order of Example.others
+TITLE = "MaRC, Table 1: rationales of movie reviews"
+
+
+def reproduce(request: Request) -> Outcome:
+    """The table, its claims, and everything that is needed to read them."""
+    began = time.perf_counter()
+    specs = chosen(request.rows)
+    test = evenly(read(DATA, "test", request.data), request.limit)
+    few = request.validation or min(VALIDATION, request.limit or VALIDATION)
+    validation = evenly(read(DATA, "val", request.data), few)
+    with _precision(request.tf32):
+        model = load(request.model or MODEL, device=request.device)
+        work = _Work(
+            request,
+            study(model, test, "marc", METRICS, seed=request.seed, cache=request.cache),
+            study(model, validation, "marc", [widths.CRITERION], seed=request.seed, cache=request.cache),
+            _prints(model, request, validation),
+        )
+        work.carry_over()
+        todo = [spec for spec in specs if spec.key not in work.rows]
+        total = sum(work.cost(spec) for spec in todo) or 1.0
+        done = 0.0
+        for spec in todo:
+            work.add(spec, done / total, work.cost(spec) / total)
+            done += work.cost(spec)
+    if request.progress is not None:
+        request.progress(1.0)
+    return work.outcome(time.perf_counter() - began)
+
+
+@dataclass(eq=False)
+class _Work:
+    """The table while it grows."""
+
+    request: Request
+    test: Study
+    validation: Study
+    prints: dict[str, str]
+    rows: dict[str, Row] = field(default_factory=dict)
+    widths: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def cost(self, spec: RowSpec) -> float:
+        """How long a row takes, beside the others."""
+        share = len(self.validation.examples) / max(1, len(self.test.examples))
+        own = spec.cost * (share if spec.key.endswith(SMOOTHED) else 1.0)  # a smoothed row has its scores already
+        return FAITHFULNESS + own
+
+    def add(self, spec: RowSpec, begin: float, share: float) -> None:
+        """Make one row and write what there is."""
+        began = time.perf_counter()
+        width = self._width(spec) if spec.key.endswith(SMOOTHED) else None
+        entry = MethodEntry(spec.method, spec.options, width, titled(spec, width))
+        report = self.request.progress
+        (row,) = self.test.rows(
+            entries([entry], None, "text")[:1],
+            None if report is None else lambda done: report(begin + share * min(done, 1.0)),
+        )
+        self.rows[spec.key] = row
+        self._write()
+        if self.request.tell is not None:
+            means = "  ".join(f"{name} {row.cells[name].estimate.mean:.3f}" for name in MAIN)
+            self.request.tell(f"{row.title}: {means}  ({time.perf_counter() - began:.1f} s)")
+
+    def _width(self, spec: RowSpec) -> float:
+        if spec.plain not in self.widths:
+            self.widths[spec.plain] = widths.measured(self.validation, spec)
+        return widths.best(self.widths[spec.plain])
+
+    def carry_over(self) -> None:
+        """Take over what an earlier run left in the same folder, if model, reviews, seed and code are the same."""
+        out = self.request.out
+        if out is None or not (out / "table.json").is_file():
+            return
+        try:
+            old = Table.from_json(out / "table.json")
+        except RationalesError:
+            return
+        same = {name: old.versions.get(name) for name in self.prints} == self.prints
+        if not same or (old.inputs, old.seed, old.metrics) != (tuple(self.test.names), self.request.seed, METRICS):
+            return
+        self.rows = {key: row for row in old.rows if (key := key_of(row.title)) is not None}
+        self.widths = widths.load(out / "widths.json")
+
+    def _table(self, rows: Sequence[Row], remarks: Sequence[str] = ()) -> Table:
+        made = self.test.table(rows, remarks)
+        return replace(made, versions={**made.versions, **self.prints})
+
+    def _write(self) -> None:
+        """What there is so far; the tests of significance wait for the whole table."""
+        out = self.request.out
+        if out is None:
+            return
+        widths.save(out / "widths.json", self.widths)
+        table = self._table(self._shown())
+        table.to_json(out / "table.json")
+        write_text(out / "table.md", replace(table, metrics=MAIN).to_markdown())
+
+    def _shown(self) -> list[Row]:
+        """The rows in the order of the table, whatever order they were made in."""
+        return [self.rows[key] for key in ROWS if key in self.rows]
+
+    def outcome(self, seconds: float) -> Outcome:
+        accuracy = self.test.accuracy()
+        table = self._table([*self._shown(), *people(self.test.examples)], _remarks(accuracy, self.rows))
+        own = self.rows.get(MARC)
+        parts = sections(table, self.widths, len(self.validation.examples), seconds)
+        return Outcome(table, own.title if own else None, MAIN, tuple(parts), TITLE)
+
+
+def people(examples: Sequence[Example]) -> list[Row]:
+    """What further annotators reach against the marks that methods are judged by; only a choice can be judged so."""
+    gold = [gold_words(one) for one in examples]
+    found = []
+    for number, name in enumerate(PEOPLE):
+        others = [other_words(one)[number : number + 1] for one in examples]
+        if any(others):
+            reached = human_ceiling(gold, others)
+            cells = {key: Cell(tuple(reached[key].tolist())) for key in ("token-f1", "iou-f1")}
+            found.append(Row(f"People ({name} of further annotators)", cells))
+    return found
+
+
+def _remarks(accuracy: float, keys: Collection[str]) -> list[str]:
+    """What must be known of the rows that are there."""
+    said = [f"The model classifies {100 * accuracy:.1f} % of these reviews correctly; methods explain the gold label."]
+    if set(RIVALS) & set(keys):
+        said.append(
+            "Rivals have the paper's settings: occlusion of 5 words, integrated gradients with 50 steps from PAD, LIME "
+            "with 50 samples that replace 5 to 13 % of the words and the next three, Shapley values from 25 orders."
+        )
+    if any(key.endswith(SMOOTHED) for key in keys):
+        said.append(
+            "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words, its width s chosen on validation reviews by mAP."
+        )
+    if SALIENCY_SUM in keys:
+        said.append(
+            "Saliency, sum: a model that normalises its embeddings (BERT and its relatives) takes out a shift of all "
+            "their numbers, so that the sum of a gradient is nothing but rounding; the row is the paper's."
+        )
+    return said
+
+
+def _prints(model: Model, request: Request, validation: Sequence[Example]) -> dict[str, str]:
+    """What must be the same for rows of two runs to stand in one table."""
+    code = hashlib.blake2b(digest_size=8)
+    for method in METHODS.values():
+        code.update(code_print(method).encode())
+    return {
+        "weights": model_print(model)[:16],
+        "code": code.hexdigest(),
+        "products": "tf32" if request.tf32 else "float32",
+        "validation": f"{len(validation)} inputs",
+    }
+
+
+@contextmanager
+def _precision(tf32: bool) -> Iterator[None]:
+    """Coarser products inside the block, if wanted."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if tf32 else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,21 @@
+"""What the tests of the commands share: a runner, and what a mistake is answered with."""
+
+from __future__ import annotations
+
+from typer.testing import CliRunner, Result
+
+from rationales import cli
+
+
+def run(*arguments: object) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(cli.app, [str(one) for one in arguments])
+
+
+def error(result: Result) -> str:
+    """The one line that a mistake is answered with."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")

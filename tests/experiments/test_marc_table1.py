@@ -1,0 +1,382 @@
+"""Table 1 of the MaRC paper: its rows and claims as printed, and the whole way on reviews with a known cause."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import error
+from commands import run as command
+from reviews import known_model, movies
+
+import rationales
+from rationales.data import read
+from rationales.errors import DataError, OptionError
+from rationales.evaluation import collecting
+from rationales.evaluation.attribution import score_rows
+from rationales.evaluation.protocol import PRESETS
+from rationales.evaluation.table import Cell, Row, Table
+from rationales.experiments import EXPERIMENTS, Request
+from rationales.experiments.marc_table1 import run, widths
+from rationales.experiments.marc_table1.claims import claims
+from rationales.experiments.marc_table1.report import sections
+from rationales.experiments.marc_table1.rows import (
+    ABLATIONS,
+    GROUPS,
+    MAIN,
+    MARC,
+    METRICS,
+    PUBLISHED_COLUMNS,
+    RIVALS,
+    ROWS,
+    SMOOTHED,
+    WIDTHS,
+    chosen,
+    key_of,
+    names,
+    titled,
+)
+from rationales.methods import METHODS, build
+
+QUICK = ("random", "saliency-norm", "saliency-norm-smoothed", "shapley", "marc-default")
+
+
+def as_table(figures, inputs=20, noise=0.0):
+    """A table with these means: row key -> metric -> mean; every input has the mean, or scatters around it."""
+    drawn = np.random.default_rng(0).normal(size=inputs) * noise
+    rows = [
+        Row(ROWS[key].title, {name: Cell(tuple((mean + drawn - drawn.mean()).tolist())) for name, mean in own.items()})
+        for key, own in figures.items()
+    ]
+    return Table(
+        tuple(rows), PUBLISHED_COLUMNS, tuple(map(str, range(inputs))), PRESETS["marc"], "fitted", "m", "pad", 0, {}
+    )
+
+
+def published():
+    return {key: one.figures() for key, one in ROWS.items() if one.published}
+
+
+def verdicts(table):
+    """(claim, reading) -> holds."""
+    return {(claim.text, one.reading): one.holds for claim in claims(table) for one in claim.verdicts}
+
+
+class TestRows:
+    def test_are_those_of_the_paper(self):
+        """Ten methods and four ablations, the figures of three of them as printed."""
+        printed = published()
+        assert len(printed) == 14
+        assert set(printed) == {MARC, *RIVALS, *ABLATIONS}
+        assert printed[MARC] == {
+            "token-f1": 0.473,
+            "average-precision": 0.469,
+            "iou-f1": 0.163,
+            "sufficiency": 0.028,
+            "comprehensiveness": 0.518,
+        }
+        assert printed["shapley"]["sufficiency"] == -0.015
+        assert printed["without-width"]["comprehensiveness"] == 0.535
+
+    def test_every_rival_is_there_once_more_with_smoothing(self):
+        assert all(key + SMOOTHED in ROWS for key in (*RIVALS, "random"))
+
+    @pytest.mark.parametrize("key", ROWS)
+    def test_every_row_can_be_built(self, key):
+        assert build(ROWS[key].method, dict(ROWS[key].options)).name == ROWS[key].method
+
+    def test_settings_are_the_papers(self):
+        occlusion, gradients, lime, shapley = (
+            build(ROWS[key].method, dict(ROWS[key].options))
+            for key in ("occlusion", "integrated-gradients-sum", "lime", "shapley")
+        )
+        assert (occlusion.window, occlusion.stride) == (5, 1)
+        assert (gradients.steps, gradients.reduce) == (50, "sum")
+        assert (lime.samples, lime.least, lime.most, lime.following, lime.kernel) == (50, 0.05, 0.13, 3, 0.0)
+        assert shapley.orders == 25
+        marc = build("marc", {"preset": "paper"})
+        changed = {"noise": ("noise", "flip"), "sparsity": ("sparsity",), "width": ("width",)}
+        changed |= {"complement": ("complement",)}
+        for part, options in changed.items():
+            assert build("marc", dict(ROWS[f"without-{part}"].options)) == replace(marc, **dict.fromkeys(options, 0.0))
+
+    def test_cheap_ones_come_first_and_chance_always(self):
+        order = [one.key for one in chosen(None)]
+        assert set(order) == set(ROWS)
+        assert order[0] == "random"
+        assert order.index("saliency-norm") < order.index("lime") < order.index("marc") < order.index("shapley")
+        assert all(order.index(key) < order.index(key + SMOOTHED) for key in RIVALS)
+        assert [one.key for one in chosen(["lime"])] == ["random", "lime"]
+        assert {one.key for one in chosen(["ablations"])} == {"random", *ABLATIONS}
+        assert {key for group in GROUPS for key in (one.key for one in chosen([group]))} == set(ROWS)
+
+    def test_an_unknown_row_is_answered_with_the_known_ones(self):
+        with pytest.raises(OptionError, match="no row 'limes'; there are: presets, rivals"):
+            chosen(["lime", "limes"])
+        assert len(names()) == len(set(names()))
+
+    def test_titles_lead_back_to_rows(self):
+        for key, one in ROWS.items():
+            assert key_of(titled(one, 6.0 if key.endswith(SMOOTHED) else None)) == key
+        assert key_of("People (union of further annotators)") is None
+
+
+class TestClaims:
+    def test_all_hold_in_the_papers_own_figures(self):
+        found = verdicts(as_table(published()))
+        assert len(found) > 10
+        assert all(holds for (_, reading), holds in found.items() if reading == "the paper's own figures")
+        assert all(holds for (_, reading), holds in found.items() if reading == "here")
+
+    def test_each_falls_with_the_figure_it_stands_on(self):
+        """One figure changed, and the claims that it decides change with it, and no others."""
+
+        def fallen(key, metric, value):
+            figures = published()
+            figures[key][metric] = value
+            return {text for (text, reading), holds in verdicts(as_table(figures)).items()
+                    if reading == "here" and not holds}  # fmt: skip
+
+        assert fallen("lime", "token-f1", 0.48) == {"MaRC has the best token F1 of all methods"}
+        assert fallen("occlusion", "average-precision", 0.47) == {"MaRC has the best mAP of all methods"}
+        assert {text.split(" (")[0] for text in fallen("occlusion", "iou-f1", 0.15)} == {
+            "MaRC leads in IoU F1 by a large margin"
+        }
+        only = "Only Shapley sampling is better in both sufficiency and comprehensiveness"
+        assert fallen("occlusion", "comprehensiveness", 0.6) == {only}
+        assert fallen("shapley", "sufficiency", 0.1) == {only}
+        assert {text.split(" (")[0] for text in fallen(MARC, "sufficiency", 0.051)} >= {
+            "Several methods, MaRC among them, reach a sufficiency close to 0"
+        }
+        assert fallen("without-noise", "iou-f1", 0.2) == set()  # 18 of 20 is still almost all
+
+    def test_an_ablation_that_wins_takes_its_part_with_it(self):
+        figures = published()
+        figures["without-noise"] = {name: figures[MARC][name] for name in PUBLISHED_COLUMNS}
+        found = {text: holds for (text, reading), holds in verdicts(as_table(figures)).items() if reading == "here"}
+        lost = [text.split(" (")[0] for text, holds in found.items() if not holds]
+        assert lost == ["The full objective is almost uniformly the best variant", "Essential: the noise"]
+
+    def test_smoothed_rivals_are_judged_apart(self):
+        figures = published()
+        for key in RIVALS:
+            figures[key + SMOOTHED] = dict(figures[key])
+        figures["integrated-gradients-sum-smoothed"] |= {"average-precision": 0.5}
+        figures["marc-default"] = dict(figures[MARC]) | {"average-precision": 0.6}
+        found = verdicts(as_table(figures))
+        best = "MaRC has the best mAP of all methods"
+        assert found[best, "here"]
+        assert not found[best, "here, rivals smoothed"]
+        assert found[best, "here, default settings, rivals smoothed"]
+
+    def test_figures_and_significance_are_told(self):
+        figures = published() | {"random": {"token-f1": 0.44, "average-precision": 0.32, "iou-f1": 0.117}}
+        told = {(claim.text, one.reading): one.figures for claim in claims(as_table(figures)) for one in claim.verdicts}
+        best = told["MaRC has the best IoU F1 of all methods", "here"]
+        assert (
+            best == "MaRC .163, best rival Occlusion .125, p = .001"
+        )  # 20 equal differences: (1 + 0) / 10,001, times 13
+        control = told["Not in the paper: MaRC agrees better with people than random scores do", "here"]
+        assert "token F1 .473, random .440, p = .001" in control
+
+    def test_missing_rows_are_named_not_guessed(self):
+        figures = {key: own for key, own in published().items() if key not in ("lime", "without-noise")}
+        table = as_table(figures)
+        of_rivals = claims(table)[0].verdicts[1]
+        assert (of_rivals.holds, of_rivals.word, of_rivals.figures) == (None, "not judged", "no row lime")
+        assert verdicts(as_table({}))["MaRC has the best mAP of all methods", "here"] is None
+
+
+@pytest.fixture
+def known(monkeypatch):
+    monkeypatch.setattr(run, "load", lambda *_, **__: rationales.load(*known_model()))
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """(method, inputs) of every time that a method was asked."""
+    seen = []
+
+    def spy(model, encoded, method, *rest, **more):
+        seen.append((method.name, len(encoded)))
+        return score_rows(model, encoded, method, *rest, **more)
+
+    monkeypatch.setattr(collecting, "score_rows", spy)
+    return seen
+
+
+class TestRun:
+    def test_the_whole_way(self, tmp_path, known, asked):
+        lines, shares = [], []
+        (tmp_path / "out").mkdir()
+        request = Request(
+            data=movies(tmp_path), rows=QUICK, out=tmp_path / "out", tell=lines.append, progress=shares.append
+        )
+        outcome = EXPERIMENTS["marc-table1"].run(request)
+        table = outcome.table
+        titles = [row.title for row in table.rows]
+        assert titles[:3] == ["MaRC, default settings", "Saliency, norm", "Shapley sampling"]
+        assert titles[3].startswith("Saliency, norm, smoothed (s = ")
+        assert titles[4:] == [
+            "Random",
+            "People (majority of further annotators)",
+            "People (union of further annotators)",
+        ]
+        assert table.metrics == METRICS
+        assert outcome.shown == MAIN
+        assert table.protocol is PRESETS["marc"]
+        assert len(table.inputs) == 8
+        assert {name: cell.estimate.n for name, cell in table[titles[-1]].cells.items()} == {"token-f1": 4, "iou-f1": 4}
+        assert len(lines) == 5
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+        # the method of the smoothed row was asked once for the test and once for the validation reviews
+        assert asked.count(("saliency", 8)) == 2
+        markdown = outcome.to_markdown()
+        for part in (
+            "Protocol marc",
+            "100.0 % of these reviews correctly; methods explain the gold label",
+            "## The paper's claims",
+            "## Calibrated rationales",
+            "keep-sum",
+            "| Shapley sampling | .428 | .439 | .079 | −.015 | .728 |",
+            "## Widths, by mAP on 8 validation reviews",
+            "This run took",
+        ):
+            assert part in markdown
+
+    def test_the_width_is_the_best_of_the_grid(self):
+        found = {"none": 0.9, "2": 0.1, "4": 0.3, "6": 0.3, "10": 0.2, "15": 0.0}
+        assert widths.best(found) == 4.0
+        assert set(found) == {"none", *(f"{width:g}" for width in WIDTHS)}
+
+    def test_an_interrupted_run_goes_on(self, tmp_path, known, asked, monkeypatch):
+        request = Request(data=movies(tmp_path), rows=QUICK, out=tmp_path / "out", cache=tmp_path / "kept")
+        (tmp_path / "out").mkdir()
+        plain = METHODS["shapley-sampling"].scores
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(METHODS["shapley-sampling"], "scores", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run.reproduce(request)
+        half = Table.from_json(tmp_path / "out" / "table.json")
+        assert [key_of(row.title) for row in half.rows] == [
+            "marc-default", "saliency-norm", "saliency-norm-smoothed", "random",
+        ]  # fmt: skip
+        assert (tmp_path / "out" / "table.md").is_file()
+        monkeypatch.setattr(METHODS["shapley-sampling"], "scores", plain)
+        asked.clear()
+        whole = run.reproduce(request).table
+        assert asked == [("shapley-sampling", 8)]
+        assert whole["Random"] == half["Random"]
+        # without the folder everything is measured anew, but no method is asked again
+        asked.clear()
+        again = run.reproduce(replace(request, out=None)).table
+        assert asked == []
+        assert again["Shapley sampling"].cells == whole["Shapley sampling"].cells
+
+    def test_rows_of_another_model_or_other_reviews_are_not_taken_over(self, tmp_path, known, asked, monkeypatch):
+        (tmp_path / "out").mkdir()
+        request = Request(data=movies(tmp_path), rows=["random"], out=tmp_path / "out")
+        run.reproduce(request)
+        assert asked == [("random", 8)]
+        run.reproduce(request)
+        assert asked == [("random", 8)]
+        for other in (replace(request, limit=4), replace(request, seed=1), replace(request, validation=3)):
+            run.reproduce(other)
+        assert asked == [("random", 8), ("random", 4), ("random", 8), ("random", 8)]
+        module, tokenizer = known_model()
+        module.strength = 3.0
+        module.embeddings.weight.data *= 2
+        monkeypatch.setattr(run, "load", lambda *_, **__: rationales.load(module, tokenizer))
+        run.reproduce(replace(request, validation=3))
+        assert len(asked) == 5
+        (tmp_path / "out" / "table.json").write_text("{", encoding="utf-8")
+        run.reproduce(replace(request, validation=3))
+        assert len(asked) == 6
+
+    def test_few_reviews_are_spread_over_both_classes(self, tmp_path, known):
+        table = run.reproduce(Request(data=movies(tmp_path), rows=["random"], limit=2)).table
+        assert sorted(name[:3] for name in table.inputs) == ["neg", "pos"]
+
+    def test_people_are_left_out_where_nobody_else_was_asked(self, tmp_path):
+        folder = movies(tmp_path)
+        for path in folder.glob("*human_perf.jsonl"):
+            path.unlink()
+        assert run.people(read("eraser-movies", "test", folder)) == []
+
+    def test_a_missing_folder_is_told(self, tmp_path):
+        with pytest.raises(DataError, match="no folder or archive"):
+            run.reproduce(Request(data=tmp_path / "nowhere"))
+
+    def test_products_are_as_they_were_afterwards(self, tmp_path, known):
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        table = run.reproduce(Request(data=movies(tmp_path), rows=["random"], tf32=True)).table
+        assert table.versions["products"] == "tf32"
+        assert torch.get_float32_matmul_precision() == before
+
+    @pytest.mark.slow
+    def test_every_row_and_every_claim(self, tmp_path, known):
+        outcome = run.reproduce(Request(data=movies(tmp_path)))
+        assert {key_of(row.title) for row in outcome.table.rows} - {None} == set(ROWS)
+        assert all(one.holds is not None for claim in claims(outcome.table) for one in claim.verdicts)
+        assert outcome.reference == "MaRC"
+
+
+def test_sections_without_marc_are_left_out():
+    random = {"random": dict.fromkeys(PUBLISHED_COLUMNS, 0.5)}
+    titles = [title for title, _ in sections(as_table(random), {}, 0, 1.0)]
+    assert titles == ["The paper's claims", "The paper's own figures (BERT-base)", "Time"]
+
+
+class TestCommand:
+    def test_lists_tables_and_rows(self):
+        shown = command("reproduce", "--list").stdout
+        assert "marc-table1: Rationales of movie reviews" in shown
+        assert "Brinner and Zarriess" in shown
+        assert all(name in shown for name in names())
+
+    def test_writes_and_prints_the_report(self, tmp_path, known, monkeypatch):
+        monkeypatch.setattr("rationales.data.archives.cache_folder", lambda: tmp_path / "cache" / "data")
+        given = ("--data", movies(tmp_path), "--rows", "random,saliency-norm", "--out", tmp_path / "out")
+        done = command("reproduce", "marc-table1", *given)
+        assert done.exit_code == 0, done.output
+        assert done.stdout == (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+        assert done.stdout.startswith("# MaRC, Table 1")
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {
+            "table.md", "table.csv", "table.json", "widths.json", "plot.png",
+        }  # fmt: skip
+        assert "Saliency, norm: average-precision" in done.stderr
+        assert (tmp_path / "cache" / "scores").is_dir()
+        told = json.loads(command("reproduce", "marc-table1", *given, "--json", "--limit", "4").stdout)
+        assert len(told["inputs"]) == 4
+
+    def test_a_terminal_gets_a_drawn_table(self, tmp_path, known, monkeypatch):
+        monkeypatch.setattr("rich.console.Console.is_terminal", True)
+        monkeypatch.setenv("COLUMNS", "140")
+        shown = command("reproduce", "marc-table1", "--data", movies(tmp_path), "--rows", "random", "--no-cache").stdout
+        assert "The paper's claims" in shown
+        assert "| --- |" not in shown
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ([], "name a table: marc-table1"),
+            (["table-9"], "there is no table 'table-9'"),
+            (["marc-table1", "--rows", "limes"], "there is no row 'limes'"),
+            (["marc-table1", "--limit", "0"], "--limit must be at least 1"),
+            (["marc-table1", "--validation", "0"], "--validation must be at least 1"),
+            (["marc-table1", "--data", "nowhere"], "there is no folder or archive nowhere"),
+            (["marc-table1", "--cache", "a", "--no-cache"], "not both"),
+        ],
+    )
+    def test_mistakes_are_told_in_one_line(self, tmp_path, monkeypatch, arguments, message):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        assert message in error(command("reproduce", *arguments))
