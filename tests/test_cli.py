@@ -373,6 +373,13 @@ class TestPictures:
         assert {"top", "left", "bottom", "right", "area", "score"} == set(data["regions"][0])
         assert all(Path(path).stat().st_size > 0 for path in outputs)
 
+    def test_fit_and_baselines_are_the_users(self, run: Run, picture: Path) -> None:
+        done = run("explain", "--image", str(picture), "--method", "random", "--json",
+                   "--fit", "pad", "--baseline", f"black,blur-5,{picture}")  # fmt: skip
+        assert json.loads(done.stdout)["baseline"] == f"black, blur-5, {picture}"
+        assert "crop, pad, squash" in error(run("explain", "--image", str(picture), "--fit", "stretch"))
+        assert "there is no baseline 'purple'" in error(run("explain", "--image", str(picture), "--baseline", "purple"))
+
     def test_is_not_a_text(self, run: Run, picture: Path) -> None:
         assert "not both" in error(run("explain", "a text", "--image", str(picture)))
         assert "a model of texts" in error(run("explain", "--image", str(picture), "--model", "embedded"))

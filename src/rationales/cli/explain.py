@@ -47,7 +47,15 @@ def explain(
         Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")
     ] = "word",
     baseline: Annotated[
-        str | None, typer.Option(help="What a replaced unit becomes: pad, mask, unk, zero, mean, or a word.")
+        str | None,
+        typer.Option(
+            help="What a replaced unit becomes: pad, mask, unk, zero, mean or a word; for pictures black, white, mean, "
+            "noise, blur-N or a file, several with commas; for sounds silence, noise, blur-N."
+        ),
+    ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(help="How a picture goes into the model: crop, pad, squash; else as the model does it."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -97,7 +105,7 @@ def explain(
 
         wanted = model or (IMAGE_MODEL if image is not None else AUDIO_MODEL if audio is not None else None)
         explained = rationales.load(
-            wanted, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+            wanted, device=device, unit=unit, baseline=baseline, fit=fit, trust_remote_code=trust_remote_code
         )
         check_kind(explained, "image" if image else "audio" if audio else "text")
     with progress(f"explaining with {method}") as report:
@@ -121,7 +129,7 @@ def explain(
     if as_json:
         typer.echo(rationale.to_json())
         for note in rationale.notes:
-            typer.echo(f"warning: {note.message}", err=True)
+            typer.echo(f"note: {note.message}", err=True)
     else:
         from rationales.report.terminal import show
 

@@ -13,6 +13,8 @@ from rationales.cli.inputs import check_kind, check_outputs, options
 from rationales.cli.streams import silence_libraries
 from rationales.errors import DataError, OptionError
 
+ENDLESS = 10**9  # steps, where the clock decides
+
 if TYPE_CHECKING:
     from rationales.masks.train_masker import Look
 
@@ -32,7 +34,9 @@ def train_masker(
     split: Annotated[str | None, typer.Option(help="train, val or test; of a named set else train.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where a named set lies: its folder or its archive.")] = None,
     limit: Annotated[int | None, typer.Option(help="So many texts, evenly spread over the data.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps at most.", show_default="3000")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps at most.", show_default="3000, or as --minutes allow")
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Training ends after so many minutes; the rate falls accordingly.")
     ] = None,
@@ -71,7 +75,9 @@ def train_masker(
     """
     check_outputs(None, out)
     objective, chosen = options(settings or []), options(training or [], "--train")
-    chosen |= {name: value for name, value in (("steps", steps), ("minutes", minutes)) if value is not None}
+    if minutes is not None:
+        chosen = {"steps": ENDLESS} | chosen | {"minutes": minutes}
+    chosen |= {} if steps is None else {"steps": steps}
     silence_libraries()
     from rationales.report.progress import progress, waiting
 
