@@ -117,7 +117,7 @@ class TestWhatIsAsked:
         given = [word for name, value in wanted.items() for word in (f"--{name}", value)]
         run("explain", "a", "--model", "m", *given)
         assert asked["source"] == "m"
-        assert asked["load"] == wanted | {"trust_remote_code": False}
+        assert asked["load"] == wanted | {"fit": None, "trust_remote_code": False}
         run("explain", "a", "--model", "m", "--trust-remote-code")
         assert asked["load"]["trust_remote_code"] is True
 
@@ -182,7 +182,7 @@ class TestWhatIsWritten:
         result = run("explain", "naïve 😀", "--json", "--save", "r.json", "--html", "r.html")
         assert json.loads(result.stdout) == made("naïve 😀", [0, 1], notes=(Note("x", "try more steps"),)).to_dict()
         assert result.stdout.count("\n") == 1
-        assert result.stderr.splitlines() == ["warning: try more steps"]
+        assert result.stderr.splitlines() == ["note: try more steps"]
 
     def test_a_saved_result_can_be_loaded(self, run: Run, asked: dict[str, Any]) -> None:
         run("explain", "not good", "--save", "r.json")
@@ -342,7 +342,7 @@ class TestProcess:
         assert data["text"] == text
         assert data["target"] == module.config.id2label[2]
         assert data["options"]["steps"] == 3
-        assert all(line.startswith("warning: ") for line in done.stderr.decode().splitlines())
+        assert all(line.startswith("note: ") for line in done.stderr.decode().splitlines())
         assert (tmp_path / "r.html").exists()
 
     def test_the_embedded_model_says_why_not_good_is_negative(self) -> None:
