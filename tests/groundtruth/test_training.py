@@ -1,0 +1,231 @@
+"""Small trainings end to end: a model learns the plant, is shown to rely on it, and tells when it does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("PIL")
+
+from rationales.data import Example
+from rationales.errors import DataError, ModelError, OptionError
+from rationales.evaluation.attribution import attribute
+from rationales.groundtruth import find_plant, modify, shot, split
+from rationales.groundtruth.explainable import Inherent, near_rate, picture_model, selected_share, word_model
+from rationales.groundtruth.folds import picture_fold, text_fold
+from rationales.groundtruth.metrics import Case, attribution_share, by_label, on_distractors, on_region, selections
+from rationales.groundtruth.networks.rationale_models import RationaleModel, Selecting
+from rationales.groundtruth.networks.recurrent import AttentiveReader
+from rationales.groundtruth.networks.resnet import ResNet
+from rationales.groundtruth.networks.transformer import TextTransformer
+from rationales.groundtruth.networks.vocabulary import word_tokenizer
+from rationales.groundtruth.regions import on_units
+from rationales.groundtruth.training import Folds, Recipe, correct, train
+from rationales.methods import build
+
+NOUNS = ["bread", "sea", "owl", "film", "heart", "cup", "hill", "door", "song", "lamp"]
+VERBS = ["has", "sees", "wants", "likes", "keeps", "finds"]
+
+
+def sentences(count, seed=0):
+    """Random sentences with four articles each, two in each half."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        words = []
+        for _ in range(4):
+            words += [str(rng.choice(["the", "a", "an"])), str(rng.choice(NOUNS)), str(rng.choice(VERBS))]
+        made.append(Example(f"s{number}", " ".join(words), str(rng.choice(["no", "yes"]))))
+    return made
+
+
+def planted_texts(plant, count=500):
+    parts = split(sentences(count))
+    made = [modify(part, find_plant(plant)) for part in (parts.train, parts.val, parts.test)]
+    tokenizer = word_tokenizer(one.text for one in made[0].examples)
+    return made, tokenizer, Folds(*(text_fold(one.examples, one.labels, tokenizer) for one in made))
+
+
+def planted_pictures(count=160, side=32):
+    rng = np.random.default_rng(0)
+    given = []
+    for number in range(count):
+        soft = np.kron(rng.integers(40, 216, (4, 4, 3)), np.ones((side // 4, side // 4, 1)))
+        given.append(shot(f"p{number}", soft.astype(np.uint8), "ab"[number % 2]))
+    parts = split(given)
+    made = [modify(part, find_plant("noise", {"share": 0.1})) for part in (parts.train, parts.val, parts.test)]
+    return made, Folds(*(picture_fold(one.examples, one.labels) for one in made))
+
+
+def cases(model, modified, method, count=40):
+    some = modified.planted[:count]
+    encoded = model.encode([model.read(one.example.given(), one.example.name) for one in some])
+    found = attribute(model, encoded, method, [modified.labels.index(one.example.label) for one in some])
+    made = []
+    for one, scored, own in zip(some, found, encoded, strict=True):
+        regions = (
+            [on_units(part, own.units, one.example.text) for part in (one.region, one.distractors)]
+            if model.kind == "text"
+            else [one.region.flatten(), one.distractors.flatten()]
+        )
+        made.append(Case(scored.scores, *regions, one.example.label, one.example.name))
+    return made
+
+
+class TestTexts:
+    def test_attention_learns_articles_and_every_claim_can_be_checked(self):
+        (made, _, test), tokenizer, data = planted_texts("articles")
+        trained = train(lambda: AttentiveReader(len(tokenizer), test.labels, 16, 16), data, Recipe(10, batch=32))
+        assert trained.reached
+        assert trained.relies(made.bound).relies
+        model = word_model(trained.module, tokenizer)
+        for method in (Inherent(), build("integrated-gradients"), build("occlusion", {"window": 1})):
+            share = on_region(cases(model, test, method))
+            assert share.attribution.low > share.area.mean  # four of twelve words
+        chance = on_region(cases(model, test, build("random")))
+        assert chance.attribution.low < chance.area.mean < chance.attribution.high
+
+    def test_a_transformer_learns_where_to_look(self):
+        """CN: only the articles of the first half tell; leaving out one word at a time finds these, not the others."""
+        (made, _, test), tokenizer, data = planted_texts("cn")
+        recipe = Recipe(20, rate=2e-3, batch=32)
+        trained = train(lambda: TextTransformer(len(tokenizer), test.labels, 32, 1, 2, 64), data, recipe)
+        assert trained.reached
+        assert trained.relies(made.bound).relies
+        found = cases(word_model(trained.module, tokenizer), test, build("occlusion", {"window": 1}))
+        assert on_region(found).attribution.low > on_region(found).area.mean > on_distractors(found).attribution.high
+
+    @pytest.mark.parametrize("learning", ["reinforce", "hardkuma"])
+    def test_rationale_models_select_the_plant_at_the_wanted_rate(self, learning):
+        (made, _, test), tokenizer, data = planted_texts("articles")
+        how = Selecting(learning, rate=1 / 3)
+        trained = train(
+            lambda: RationaleModel(len(tokenizer), test.labels, how, 16, 16),
+            data,
+            Recipe(30, least=12, rate=4e-3, batch=32),
+            seed=2,
+            also=near_rate(1 / 3, 0.1),
+        )
+        assert trained.reached, trained.why
+        assert trained.relies(made.bound).relies
+        found = cases(word_model(trained.module, tokenizer), test, Inherent(), 60)
+        told = selections(found, [one.scores > 0 for one in found])
+        assert told.selected.mean == pytest.approx(selected_share(trained.module, data.test), abs=0.06)
+        assert told.precision.low > 0.5  # one in three by chance
+
+
+class TestPictures:
+    def test_a_network_learns_noise_and_the_methods_are_told_apart(self):
+        (made, _, test), data = planted_pictures()
+        trained = train(
+            lambda: ResNet(2, (1, 1), 8),
+            data,
+            Recipe(25, rate=3e-3, batch=32),
+            renew=lambda number: picture_fold(made.again(number).examples, made.labels),
+        )
+        assert trained.reached, trained.why
+        assert trained.relies(made.bound).relies
+        model = picture_model(trained.module, 32, test.labels)
+        chance, slope = (by_label(cases(model, test, build(name, kind="image"))) for name in ("random", "saliency"))
+        for label, share in chance.items():
+            assert share.attribution.mean == pytest.approx(share.area.mean, abs=0.03)
+            assert share.area.mean == pytest.approx(test.area)
+            assert slope[label].attribution.mean != pytest.approx(share.attribution.mean, abs=1e-3)
+
+    def test_pictures_of_several_sizes_are_told(self):
+        given = [shot(str(side), np.zeros((side, side, 3), np.uint8), "a") for side in (8, 9)]
+        with pytest.raises(DataError, match="load_shots"):
+            picture_fold(given, ("a", "b"))
+
+
+class Linear(nn.Module):
+    """Reads the mean colour, which tells nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, pixels):
+        return self.layer(pixels.mean((-2, -1)))
+
+
+class TestTrain:
+    def test_a_model_that_never_gets_there_says_why(self):
+        _, data = planted_pictures(80)
+        trained = train(Linear, data, Recipe(3))
+        assert not trained.reached
+        assert "in 3 epochs was" in trained.why
+        assert "not above the 97%" in trained.why
+        assert not trained.relies(0.9).relies
+        best = max(one.accuracy for one in trained.history)
+        assert correct(trained.module, data.val) / len(data.val) == best  # the best epoch comes back
+
+    def test_the_same_seed_gives_the_same_model_and_leaves_the_global_state(self):
+        _, data = planted_pictures(80)
+        before = torch.random.get_rng_state()
+        first, second, third = (train(Linear, data, Recipe(2), seed=seed).module.layer.weight for seed in (1, 1, 2))
+        assert torch.equal(first, second)
+        assert not torch.equal(first, third)
+        assert torch.equal(before, torch.random.get_rng_state())
+
+    def test_what_is_told_on_the_way(self):
+        _, data = planted_pictures(80)
+        shares, epochs = [], []
+        train(
+            Linear, data, Recipe(3), progress=shares.append, each=lambda epoch, module: epochs.append((epoch, module))
+        )
+        assert shares == pytest.approx([1 / 3, 2 / 3, 1])
+        assert [epoch.number for epoch, _ in epochs] == [1, 2, 3]
+        assert not epochs[0][1].training
+
+    def test_a_further_condition_can_keep_it_from_stopping(self):
+        _, _, data = planted_texts("trigger", 120)
+        recipe = Recipe(12, rate=1e-2, batch=16)
+        trained = train(lambda: TextTransformer(60, ("no", "yes"), 16, 1, 2, 64), data, recipe, also=lambda *_: False)
+        assert not trained.reached
+        assert "further condition" in trained.why
+
+    def test_a_diverging_training_is_told(self):
+        _, data = planted_pictures(80)
+
+        class Broken(Linear):
+            def forward(self, pixels):
+                return super().forward(pixels) * float("nan")
+
+        with pytest.raises(ModelError, match="diverged in epoch 1"):
+            train(Broken, data, Recipe(2))
+
+    def test_batches_hold_every_text_once_and_like_lengths_together(self):
+        rng = np.random.default_rng(0)
+        given = [Example(str(one), "the sea " * int(rng.integers(1, 30)), "no") for one in range(300)]
+        fold = text_fold(given, ("no", "yes"), word_tokenizer(["the sea"]))
+        order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+        batches = list(fold.batches(16, order))
+        assert sorted(torch.cat(batches).tolist()) == list(range(300))
+        spread = np.mean([float(fold.lengths[batch].float().std()) for batch in batches if len(batch) > 1])
+        assert spread < 0.3 * float(fold.lengths.float().std())
+        middles = [float(fold.lengths[batch].float().mean()) for batch in batches]
+        assert middles != sorted(middles)
+
+    @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"until": 1.5}, {"rate": 0.0}, {"batch": 0}])
+    def test_mistakes_in_a_recipe_are_told(self, wrong):
+        with pytest.raises(OptionError):
+            Recipe(**wrong)
+
+    def test_texts_that_do_not_fit_are_told(self):
+        words = word_tokenizer(["the sea"], limit=4)
+        with pytest.raises(DataError, match="has 6 tokens, the model takes 4; cut texts first"):
+            text_fold([Example("one", "the sea the sea the sea", "no")], ("no", "yes"), words)
+        with pytest.raises(DataError, match="must be one of no, yes"):
+            text_fold([Example("one", "the sea", "perhaps")], ("no", "yes"), words)
+        with pytest.raises(DataError, match="no examples to train"):
+            text_fold([], ("no", "yes"), words)
+
+
+def test_a_scorer_that_knows_the_plant_reaches_1_on_every_plant():
+    """The measure itself: scores that are the region, for texts and for pictures."""
+    (made, _, _), _ = planted_pictures(60)
+    for one in made.planted[:5]:
+        assert attribution_share(one.region.flatten().astype(float), one.region.flatten()) == 1.0

@@ -1,0 +1,128 @@
+"""`Do Feature Attribution Methods Correctly Attribute Features?` (Zhou et al. 2022), slow and literal.
+
+Nothing here is shared with the library: sums over finite worlds, orders of players, pixels one by one.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+World = Sequence[tuple[Mapping[str, int], int, float]]  # features by name, label, probability
+
+
+def best_accuracy(matrix: Sequence[Sequence[float]]) -> float:
+    """The most that any rule from original to new label reaches, whatever the shares of the original classes.
+
+    The accuracy is linear in the shares, so that one class alone is always a worst case.
+    """
+    old, new = range(len(matrix)), range(len(matrix[0]))
+    return max(matrix[alone][rule[alone]] for rule in itertools.product(new, repeat=len(old)) for alone in old)
+
+
+def chance_of_at_least(correct: int, n: int, p: float) -> float:
+    """Section 4: sum_{k = correct}^{n} Binom(k; n, p), in exact fractions."""
+    share = Fraction(p)
+    return float(sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(correct, n + 1)))
+
+
+def accuracy_given(world: World, names: Sequence[str], says: Callable[[Mapping[str, int]], int]) -> float:
+    """Eq. 9: E_f E_(x, y | F = f) E_(x', y' | F = f) [g(x) = y']."""
+    total = 0.0
+    world = [(x, y, p) for x, y, p in world if p > 0]
+    for wanted in {tuple(x[name] for name in names) for x, _, _ in world}:
+        same = [(x, y, p) for x, y, p in world if tuple(x[name] for name in names) == wanted]
+        mass = sum(p for _, _, p in same)
+        for x, _, p in same:
+            for _, other, q in same:
+                total += mass * (p / mass) * (q / mass) * (says(x) == other)
+    return total
+
+
+def shapley(players: Sequence[str], worth: Callable[[Sequence[str]], float]) -> dict[str, float]:
+    """The mean over all orders of what a player adds to those before it."""
+    value = dict.fromkeys(players, 0.0)
+    orders = list(itertools.permutations(players))
+    for order in orders:
+        for place, player in enumerate(order):
+            added = worth(order[: place + 1]) - worth(order[:place])
+            value[player] += added / len(orders)
+    return value
+
+
+def planted_world(r: float) -> World:
+    """Two classes: the label stays with probability r, the plant says the new label, the original feature the old."""
+    return [
+        ({"planted": new, "original": old}, new, 0.5 * (r if old == new else 1 - r)) for old in (0, 1) for new in (0, 1)
+    ]
+
+
+def attribution_share(scores: Sequence[float], region: Sequence[bool]) -> float:
+    """Section 3: (sum_{i in F} |s_i|) / (sum_i |s_i|)."""
+    inside = total = 0.0
+    for score, within in zip(scores, region, strict=True):
+        total += abs(score)
+        inside += abs(score) if within else 0.0
+    return inside / total
+
+
+def best_selection(wanted: Sequence[int], sizes: Sequence[int], count: int) -> tuple[float, float]:
+    """Precision and recall when `count` units are selected over all inputs, as well as can be: tried one by one."""
+    best = 0
+    for own in itertools.product(*(range(size + 1) for size in sizes)):
+        if sum(own) == count:
+            best = max(best, sum(min(chosen, right) for chosen, right in zip(own, wanted, strict=True)))
+    return best / count, best / sum(wanted)
+
+
+def blurred(pixels: np.ndarray, std: float) -> np.ndarray:
+    """A Gaussian blur, cut off at four standard deviations, of a picture that is mirrored at its edges."""
+    height, width = pixels.shape[:2]
+    reach = max(1, math.ceil(4 * std))
+    weight = {offset: math.exp(-0.5 * (offset / std) ** 2) for offset in range(-reach, reach + 1)}
+    total = sum(weight.values())
+    mirrored = np.pad(pixels.astype(float), ((reach, reach), (reach, reach), (0, 0)), mode="symmetric")
+    made = np.zeros(pixels.shape)
+    for down, across in itertools.product(weight, repeat=2):
+        part = mirrored[reach + down : reach + down + height, reach + across : reach + across + width]
+        made += weight[down] * weight[across] / total**2 * part
+    return made
+
+
+def dimmed(pixels: np.ndarray, radius: float, shift: float) -> np.ndarray:
+    """Hue, saturation and value pixel by pixel: value - shift cos²(pi d / 2 radius) inside of the circle."""
+    height, width = pixels.shape[:2]
+    made = pixels.astype(float)
+    for row, column in itertools.product(range(height), range(width)):
+        away = math.dist((row + 0.5, column + 0.5), (height / 2, width / 2))
+        if away < radius:
+            hue, saturation, value = colorsys.rgb_to_hsv(*(pixels[row, column] / 255))
+            value = max(0.0, value - shift * math.cos(math.pi * away / (2 * radius)) ** 2)
+            made[row, column] = 255 * np.array(colorsys.hsv_to_rgb(hue, saturation, value))
+    return made
+
+
+def with_hue_wave(pixels: np.ndarray, first: int, last: int, shift: float) -> np.ndarray:
+    """Hue, saturation and value pixel by pixel: hue + shift sin(2 pi row / rows) in the rows first..last-1."""
+    made = pixels.astype(float)
+    for row, column in itertools.product(range(first, last), range(pixels.shape[1])):
+        hue, saturation, value = colorsys.rgb_to_hsv(*(pixels[row, column] / 255))
+        hue += shift * math.sin(2 * math.pi * (row - first + 0.5) / (last - first))
+        made[row, column] = 255 * np.array(colorsys.hsv_to_rgb(hue % 1, saturation, value))
+    return made
+
+
+def hard_kuma(a: float, b: float, low: float = -0.1, high: float = 1.1, cuts: int = 200_000) -> tuple[float, ...]:
+    """P(z = 0), P(z = 1) and the mean of the variable before it is stretched, by adding up its density.
+
+    Bastings, Aziz and Titov 2019: Kumaraswamy's density a b x^(a-1) (1 - x^a)^(b-1), stretched to (low, high), cut.
+    """
+    x = (np.arange(cuts) + 0.5) / cuts
+    density = a * b * x ** (a - 1) * (1 - x**a) ** (b - 1) / cuts
+    stretched = low + (high - low) * x
+    return float(density[stretched <= 0].sum()), float(density[stretched >= 1].sum()), float((density * x).sum())
