@@ -295,6 +295,7 @@ class TestRun:
         monkeypatch.setattr(run, "load", lambda *_, **__: rationales.load(module, tokenizer))
         run.reproduce(replace(request, validation=3))
         assert len(asked) == 5
+        assert Table.from_json(tmp_path / "out" / "table-before.json").seed == 0  # nothing is thrown away
         (tmp_path / "out" / "table.json").write_text("{", encoding="utf-8")
         run.reproduce(replace(request, validation=3))
         assert len(asked) == 6

@@ -42,6 +42,7 @@ DATA, MODEL = "eraser-movies", "minilm-reviews"
 VALIDATION = 50  # reviews on which widths are chosen: the dear methods are asked about these, too
 FAITHFULNESS = 40.0  # rows that the 19 levels ask for, in the unit of RowSpec.cost
 PEOPLE = ("majority", "union")  # of the further annotators, in the order of Example.others
+BEFORE = "table-before.json"  # what was there and is of no use now
 TITLE = "MaRC, Table 1: rationales of movie reviews"
 
 
@@ -118,12 +119,20 @@ class _Work:
         try:
             old = Table.from_json(out / "table.json")
         except RationalesError:
+            old = None
+        if old is not None and self._same(old):
+            self.rows = {key: row for row in old.rows if (key := key_of(row.title)) is not None}
+            self.widths = widths.load(out / "widths.json")
             return
-        same = {name: old.versions.get(name) for name in self.prints} == self.prints
-        if not same or (old.inputs, old.seed, old.metrics) != (tuple(self.test.names), self.request.seed, METRICS):
-            return
-        self.rows = {key: row for row in old.rows if (key := key_of(row.title)) is not None}
-        self.widths = widths.load(out / "widths.json")
+        (out / "table.json").replace(out / BEFORE)
+        if self.request.tell is not None:
+            self.request.tell(f"{out / 'table.json'} is of another model, other reviews, seed or code: now {BEFORE}")
+
+    def _same(self, old: Table) -> bool:
+        """Whether rows of that table can stand in this one."""
+        if {name: old.versions.get(name) for name in self.prints} != self.prints:
+            return False
+        return (old.inputs, old.seed, old.metrics) == (tuple(self.test.names), self.request.seed, METRICS)
 
     def _table(self, rows: Sequence[Row], remarks: Sequence[str] = ()) -> Table:
         made = self.test.table(rows, remarks)
