@@ -47,7 +47,7 @@ class Row:
     seconds: float = math.nan  # per input
     failures: Mapping[str, str] = field(default_factory=dict)  # input -> why it has no scores
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # share, kept, removed: means over inputs
-    measuring: float = math.nan  # seconds per input that faithfulness took
+    measuring: float = field(default=math.nan, compare=False)  # seconds per input that faithfulness took
 
 
 @dataclass(frozen=True)
