@@ -57,7 +57,6 @@ class Rule:
         chosen[np.argsort(-scores, kind="stable")[:count]] = True
         return chosen
 
-
     def as_threshold(self, scores: np.ndarray) -> Rule:
         """The threshold that keeps the same of `scores`, but for equal ones at the edge, which it leaves out."""
         if self.threshold is not None:

@@ -66,6 +66,15 @@ class TestLineField:
             pieces = run(case, power)
         assert all(torch.allclose(a, b, atol=1e-12, rtol=1e-12) for a, b in zip(whole, pieces, strict=True))
 
+    @given(case=lines(), entries=st.integers(1, 200))
+    def test_some_lines_at_a_time_change_nothing(self, power, case, entries):
+        w, sigma, position, _ = tensors(*case)
+        whole = line_field(w, sigma, position, power)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(field, "ENTRIES", entries)
+            pieces = line_field(w, sigma, position, power)
+        assert torch.allclose(whole, pieces, atol=1e-12, rtol=1e-12)
+
     def test_a_long_line_never_holds_its_whole_kernel(self, power, monkeypatch):
         """Nothing that is kept for the backward pass grows with the square of the length."""
         monkeypatch.setattr(field, "BLOCK", 16)

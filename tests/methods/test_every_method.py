@@ -13,6 +13,7 @@ from families import FAMILIES, tiny
 
 import rationales
 from methods.keyword import keyword_model
+from methods.maskers import keyword_file, untrained_file
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
 
@@ -36,7 +37,10 @@ TOLERANCE = 2e-3  # float32: other company means other sums, and Adam divides sm
 
 
 def explain(model, texts, method="marc", **more):
-    return rationales.explain(model, texts, method=method, options=QUICK.get(method, {}), **more)
+    options = QUICK.get(method, {})
+    if "a masker" in METHODS[method].needs:  # nothing below needs a good one
+        options = options | {"masker": untrained_file(model)}
+    return rationales.explain(model, texts, method=method, options=options, **more)
 
 
 def small(family="bert", **more):
@@ -138,6 +142,8 @@ class TestEveryMethod:
         module, tokenizer = keyword_model("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
         options = {"window": 1} if method == "occlusion" else {}
+        if "a masker" in METHODS[method].needs:
+            options = {"masker": keyword_file()}
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
         words = [unit.text for unit in result.units]
         assert result.target == "found"

@@ -11,6 +11,7 @@ from rationales.masks.grid import grid_field
 from rationales.models.batch import Batch
 
 BLOCK = 1024  # targets at a time: a longer line never holds its whole n x n kernel
+ENTRIES = 2**26  # of kernels at a time, where nothing has to be kept for a backward pass
 
 
 def line_field(w: Tensor, sigma: Tensor, position: Tensor, power: int) -> Tensor:
@@ -19,6 +20,10 @@ def line_field(w: Tensor, sigma: Tensor, position: Tensor, power: int) -> Tensor
     w, sigma, position: (M, n), w = 0 where there is no unit. power 1 is Eq. 5 as printed, 2 what the published text
     results used.
     """
+    some = max(1, ENTRIES // w.shape[1] ** 2)  # lines at a time
+    if len(w) > some and not (torch.is_grad_enabled() and (w.requires_grad or sigma.requires_grad)):
+        lines = zip(torch.split(w, some), torch.split(sigma, some), torch.split(position, some), strict=True)
+        return torch.cat([line_field(*one, power) for one in lines])
     spread = sigma**power
     if w.shape[1] <= BLOCK:
         return _towards(w, spread, position, position)

@@ -28,11 +28,13 @@ FLIPS, NOISE = 1, 2  # purposes, so that no random number is used twice
 
 @dataclass(frozen=True)
 class MaskResult:
-    """keep (M, n) as found, and per input how it ended."""
+    """keep (M, n) as found, what it was made of, and per input how it ended."""
 
     keep: Tensor
     steps: list[int]
     stop: list[str]
+    w: Tensor  # (M, s)
+    sigma: Tensor  # (M, s)
 
 
 @dataclass(eq=False)
@@ -52,13 +54,14 @@ class State:
     result: Tensor  # (M, n) keep when it was accepted
 
     @classmethod
-    def start(cls, batch: Batch, settings: MaskSettings) -> State:
+    def start(cls, batch: Batch, settings: MaskSettings, given: tuple[Tensor, Tensor] | None = None) -> State:
+        """The same for all sources, or a `given` w and sigma (M, s)."""
         real = sources(batch, settings.every)
         zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
         units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
         line = torch.zeros(len(real), device=batch.device, dtype=torch.long)
-        sigma = _bounded(batch, settings, torch.full_like(zeros, settings.start_sigma))
-        w = torch.where(real, settings.start_w, zeros)
+        w, sigma = given or (zeros + settings.start_w, torch.full_like(zeros, settings.start_sigma))
+        w, sigma = torch.where(real, w, zeros), _bounded(batch, settings, sigma)
         return cls(w, sigma, zeros, zeros, zeros, zeros, line, units + 1, units[:, 0], line.bool(), units)
 
     def take(self, masks: Tensor, width: int) -> State:
@@ -81,11 +84,15 @@ class State:
 
 
 def optimize(
-    batch: Batch, target: Tensor, settings: MaskSettings, progress: Callable[[float], None] | None = None
+    batch: Batch,
+    target: Tensor,
+    settings: MaskSettings,
+    progress: Callable[[float], None] | None = None,
+    start: tuple[Tensor, Tensor] | None = None,
 ) -> MaskResult:
-    """Find the masks of all inputs of a batch; `target` is (inputs,)."""
+    """Find the masks of all inputs of a batch; `target` is (inputs,), `start` a w and a sigma (M, s) to begin with."""
     settings = settings.on(batch.grid)
-    everything = _own_tensors(State.start(batch, settings))
+    everything = _own_tensors(State.start(batch, settings, start))
     rule = stopping(settings)
     owner = mask_rows(batch.rows.input, batch)
     waiting, active = list(range(batch.inputs)), list[int]()
@@ -108,7 +115,23 @@ def optimize(
         everything.put(masks, state)
         active = [number for number in active if not stop[number]]
         batch.budget = part.budget
-    return MaskResult(everything.result, steps, stop)
+    return MaskResult(everything.result, steps, stop, everything.w, everything.sigma)
+
+
+def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor) -> Tensor:
+    """(I,): Eq. 8 with the noise of step number `count` (M,); differentiable in w and sigma, both (M, s)."""
+    batch, settings = problem.batch, problem.settings
+    z = field_of(batch, settings, w, sigma)
+    keep, shown = z.sigmoid() if settings.own else standard(z, batch), list[Tensor]()
+    if settings.own:
+        shown.append(keep[batch.rows.mask])
+    if settings.levels:
+        shown.append(at_level(z, batch, drawn(batch, count, settings.small), settings.softness))
+    flipped = [_flipped(batch, settings, one, count) for one in shown]
+    both = torch.stack([side for one in flipped for side in (one, 1 - one)])  # (2 or 4, S, n): Eq. 1 and Eq. 3
+    with _precision(batch, settings):  # the network alone: the field and the loss stay as they are
+        logits = batch.logits(both, _noise(batch, settings, count, len(both)))
+    return loss(problem, logits, keep, sigma)
 
 
 def step(problem: Problem, state: State) -> State:
@@ -117,17 +140,7 @@ def step(problem: Problem, state: State) -> State:
     batch, settings = problem.batch, problem.settings
     with torch.enable_grad():
         w, sigma = state.w.detach().requires_grad_(), state.sigma.detach().requires_grad_()
-        z = field_of(batch, settings, w, sigma)
-        keep, shown = z.sigmoid() if settings.own else standard(z, batch), list[Tensor]()
-        if settings.own:
-            shown.append(keep[batch.rows.mask])
-        if settings.levels:
-            shown.append(at_level(z, batch, drawn(batch, state.step, settings.small), settings.softness))
-        flipped = [_flipped(batch, settings, one, state.step) for one in shown]
-        both = torch.stack([side for one in flipped for side in (one, 1 - one)])  # (2 or 4, S, n): Eq. 1 and Eq. 3
-        with _precision(batch, settings):  # the network alone: the field and the loss stay as they are
-            logits = batch.logits(both, _noise(batch, settings, state.step, len(both)))
-        slopes = torch.autograd.grad(loss(problem, logits, keep, sigma).sum(), (w, sigma))
+        slopes = torch.autograd.grad(losses(problem, w, sigma, state.step).sum(), (w, sigma))
     count = state.step + 1
     if settings.warm:
         return _warmed(problem, state, slopes, count)

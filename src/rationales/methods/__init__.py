@@ -15,6 +15,7 @@ from rationales.methods.integrated_gradients import IntegratedGradients
 from rationales.methods.kernel_shap import KernelShap
 from rationales.methods.lime import Lime
 from rationales.methods.marc import Marc
+from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
 from rationales.methods.occlusion import Occlusion
 from rationales.methods.random import Random
@@ -26,6 +27,7 @@ METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
         Marc,
+        MarcInstant,
         Saliency,
         InputXGradient,
         IntegratedGradients,

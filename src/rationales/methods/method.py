@@ -38,6 +38,10 @@ class Method(ABC):
     # what of the scores belongs to the rationale: the first of these rules whose units alone suffice, else the best
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}  # kind of input -> name -> options
 
+    def brings(self) -> str:
+        """A fingerprint of what else the scores depend on, beside the options: a trained part's file."""
+        return ""
+
     @abstractmethod
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         """Score every unit of every row; `target` is (inputs,)."""

@@ -1,0 +1,122 @@
+"""How long marc-instant takes beside MaRC's own optimisation, on the same model and text, in one run.
+
+python bench/instant.py                         # the embedded model, a text of 160 tokens, one core
+python bench/instant.py --device cuda --model minilm-reviews --masker masker.safetensors --many 199 --tokens 800
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import rationales
+from rationales.errors import OptionError
+from rationales.masks.train_masker import TrainSettings, train
+from rationales.methods import build
+from rationales.models.text import TextModel
+from rationales.models.tokens import TextInput
+
+WORDS = (
+    "the acting is fine , but the plot is a mess and nobody in the room could say why anything happened ; still , a "
+    "few scenes are warm , funny and oddly moving , and the music never gets in their way ."
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default=None)
+    parser.add_argument("--masker", help="a masker of the model; else the one that ships, else one that is not trained")
+    parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--many", type=int, default=16, help="texts in the batch of the last column")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    model = rationales.load(given.model, device=given.device)
+    assert isinstance(model, TextModel)
+    text, size = _text(model, given.tokens)
+    with tempfile.TemporaryDirectory() as folder:
+        options, kind = _masker(model, text, given.masker, Path(folder))
+        many = [f"{number} {text}" for number in range(given.many)]  # no two alike
+        print(f"{model.name} on {given.device}, {given.threads} thread(s), {size} tokens, {kind}")
+        print(f"{'':<30} {'one text':>12} {f'of {given.many} together':>16}")
+
+        def scored(name: str, more: dict[str, object], texts: list[str]) -> Callable[[], None]:
+            method = build(name, more)
+
+            def work() -> None:
+                with model.borrowed():
+                    batch = model.batch(model.encode([TextInput(one) for one in texts]))
+                    method.scores(batch, torch.zeros(len(texts), dtype=torch.long, device=batch.device))
+
+            return work
+
+        def plain(texts: list[str]) -> Callable[[], None]:
+            def work() -> None:
+                with model.borrowed(), torch.no_grad():
+                    batch = model.batch(model.encode([TextInput(one) for one in texts]))
+                    batch.logits(batch.ones())
+
+            return work
+
+        def whole(texts: list[str]) -> Callable[[], None]:
+            return lambda: rationales.explain(model, texts, method="marc-instant", options=options) and None
+
+        rows: list[tuple[str, Callable[[list[str]], Callable[[], None]], int]] = [
+            ("the model's answer alone", plain, given.repeat),
+            ("marc-instant, scores", lambda texts: scored("marc-instant", options, texts), given.repeat),
+            ("marc-instant, explain()", whole, given.repeat),
+            ("marc-instant, refine=15", lambda texts: scored("marc-instant", options | {"refine": 15}, texts), 1),
+            ("marc, 80 steps at most", lambda texts: scored("marc", {}, texts), 1),
+        ]
+        for name, work, repeat in rows:
+            alone = _milliseconds(work([text]), repeat, model)
+            together = _milliseconds(work(many), repeat, model) / given.many
+            print(f"{name:<30} {alone:>9.1f} ms {together:>13.1f} ms", flush=True)
+
+
+def _text(model: TextModel, tokens: int) -> tuple[str, int]:
+    """Words in a circle until there are so many tokens."""
+    words, count = WORDS.split(), 1
+    while True:
+        text = " ".join(words[place % len(words)] for place in range(count))
+        size = sum(len(row.ids) for row in model.encode([TextInput(text)])[0].rows)
+        if size >= tokens:
+            return text, size
+        count += 1
+
+
+def _masker(model: TextModel, text: str, given: str | None, folder: Path) -> tuple[dict[str, object], str]:
+    """Options that name a masker; time does not depend on how well it was trained."""
+    if given:
+        return {"masker": given}, f"masker {given}"
+    try:
+        rationales.explain(model, "a text", method="marc-instant")
+        return {}, "the masker that ships"
+    except OptionError:
+        made = train(model, [text], TrainSettings(steps=1, looks=1))
+        return {"masker": str(made.save(folder / "masker.safetensors"))}, "a masker of the default size, not trained"
+
+
+def _milliseconds(work: Callable[[], None], repeat: int, model: TextModel) -> float:
+    """The median, after a warm-up where there is more than one."""
+    times = []
+    for number in range(repeat + (repeat > 1)):
+        began = time.perf_counter()
+        work()
+        if model.networks[0].baseline.is_cuda:
+            torch.cuda.synchronize()
+        if number or repeat == 1:
+            times.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()

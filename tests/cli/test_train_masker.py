@@ -1,0 +1,58 @@
+"""`rationales train-masker`: from texts without labels to a file that marc-instant takes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from commands import error, run
+from families import CORPUS, tiny
+
+BRIEF = ("--steps", 3, "--train", "width=16", "--train", "heads=2", "--train", "inputs=4")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A saved model."""
+    home = tmp_path_factory.mktemp("model")
+    module, tokenizer = tiny("bert")
+    module.save_pretrained(home)
+    tokenizer.model_max_length = 64
+    tokenizer.save_pretrained(home)
+    return home
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in CORPUS[:8]), encoding="utf-8")
+    return path
+
+
+def test_a_masker_is_written_and_explains(folder, texts):
+    done = run("train-masker", folder, texts, "--out", "m.safetensors", *BRIEF, "--set", "sparsity=2")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == ""
+    assert "wrote m.safetensors" in done.stderr
+    assert "loss on held-out texts" in done.stderr
+    told = run("explain", "The bread was bad.", "--model", folder, "--method", "marc-instant", "--json",
+               "--set", "masker=m.safetensors")  # fmt: skip
+    assert told.exit_code == 0, told.output
+    result = json.loads(told.stdout)
+    assert result["method"] == "marc-instant"
+    assert len(result["scores"]) == 5
+
+
+def test_minutes_end_it(folder, texts):
+    done = run("train-masker", folder, texts, "--out", "m", "--minutes", 0.01, "--half", *BRIEF[2:])
+    assert done.exit_code == 0, done.output
+
+
+def test_mistakes_are_told_before_the_work(folder, texts):
+    assert "does not exist" in error(run("train-masker", folder, texts, "--out", "no/m", *BRIEF))
+    assert "no option 'sparse'" in error(run("train-masker", folder, texts, "--out", "m", "--set", "sparse=2"))
+    assert "no setting 'wide'" in error(run("train-masker", folder, texts, "--out", "m", "--train", "wide=2"))
+    assert "steps must be greater than 0" in error(run("train-masker", folder, texts, "--out", "m", "--steps", 0))
+    assert "no data set" in error(run("train-masker", folder, "nothing.csv", "--out", "m"))
+    assert "there is no folder" in error(run("train-masker", "./nothing", texts, "--out", "m"))

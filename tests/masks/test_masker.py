@@ -1,0 +1,128 @@
+"""A masker predicts what its weights say, for a text alone or in any company, at any length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from families import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from methods.keyword import keyword_model
+from methods.maskers import batch_of, untrained
+from reference.masker import predict as literally
+
+import rationales
+from rationales.masks.masker import Network, Shape, predict
+from rationales.masks.settings import DEFAULT
+from rationales.models.hidden import insight
+
+TEXTS = [
+    "Dull",
+    "The bread wasn't bad at all!",
+    "She said nothing; he laughed, and nobody else understood why.",
+    " ".join(["Every morning the baker carried twelve loaves up the hill."] * 5),  # several segments
+]
+TARGET = torch.tensor([0, 1, 2, 1])
+
+
+def prepared(family="bert", **more):
+    module, tokenizer = tiny(family)
+    model = rationales.load(module.double(), tokenizer, segment=40, overlap=8, **more)
+    masker = untrained(model)
+    masker.network.double()
+    return model, masker.network
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_equals_the_literal_prediction_row_by_row(family):
+    model, network = prepared(family)
+    with model.borrowed(), torch.no_grad():
+        batch = batch_of(model, TEXTS)
+        w, sigma = predict(network, batch, TARGET, DEFAULT)
+        row = 0
+        for number, text in enumerate(TEXTS):
+            alone = batch_of(model, [text])
+            for own in range(alone.masks):
+                one = _only(alone, own)
+                seen = insight(one, next(one.blocks(1)))
+                words = int(one.rows.real.sum())
+                owner = [unit if unit < one.size[1] else None for unit in one.owner[0].tolist()]
+                length = torch.tensor([words]).double().log1p() - 4
+                said = torch.cat([one.probabilities(seen.logits)[0], length])
+                limits = (0.1, max(1.0, 0.125 * words))
+                wanted = literally(network, seen, owner, int(TARGET[number]), said, limits)
+                assert w[row, :words].tolist() == pytest.approx(wanted[0], abs=1e-9)
+                assert sigma[row, :words].tolist() == pytest.approx(wanted[1], abs=1e-9)
+                row += 1
+        assert row == batch.masks
+
+
+def _only(batch, row):
+    """One segment by itself, without padding."""
+    size, words = batch.lengths[row], int(batch.rows.real[row].sum())
+    where = torch.tensor([row])
+    owner = batch.owner[where, :size]
+    return replace(
+        batch,
+        rows=batch.rows.take(where, words),
+        inputs=1,
+        ids=batch.ids[where, :size],
+        attention=batch.attention[where, :size],
+        types=None if batch.types is None else batch.types[where, :size],
+        owner=torch.where(owner == batch.size[1], words, owner),
+        lengths=[size],
+    )
+
+
+def test_alone_in_any_order_and_in_any_pieces():
+    model, network = prepared()
+    with model.borrowed(), torch.no_grad():
+        batch = batch_of(model, TEXTS)
+        expected = predict(network, batch, TARGET, DEFAULT)
+        batch.budget = 1  # every row by itself
+        for one, other in zip(expected, predict(network, batch, TARGET, DEFAULT), strict=True):
+            assert torch.allclose(one[batch.rows.real], other[batch.rows.real], atol=1e-12)
+        backwards = batch_of(model, TEXTS[::-1])
+        w, _ = predict(network, backwards, TARGET.flip(0), DEFAULT)
+        assert torch.allclose(w[backwards.rows.input == 3], expected[0][batch.rows.input == 0], atol=1e-12)
+
+
+@given(words=st.lists(st.sampled_from(["soup", "bread", "wasn't", "bad", ";", "twelve"]), min_size=1, max_size=70))
+@settings(max_examples=15)
+def test_sigma_stays_within_the_optimisations_limits_and_w_is_for_words_alone(words):
+    model, network = prepared()
+    with model.borrowed(), torch.no_grad():
+        batch = batch_of(model, [" ".join(words), "Dull soup"])
+        for reach, widest in ((0.125, 6.0), (0.0, 0.0), (0.0, 3.0)):
+            network.shape = replace(network.shape, widest=widest)
+            w, sigma = predict(network, batch, torch.tensor([0, 2]), replace(DEFAULT, reach=reach))
+            count = batch.rows.real.sum(1, keepdim=True)
+            assert (sigma >= 0.1 - 1e-9).all()
+            assert (sigma <= (count * (reach or 1)).clamp(min=1, max=widest or None) + 1e-9).all()
+            assert not w[~batch.rows.real].any()
+            assert w[batch.rows.real].all()
+
+
+def test_another_target_is_another_question():
+    model, network = prepared()
+    with model.borrowed(), torch.no_grad():
+        batch = batch_of(model, TEXTS[1:2])
+        found = [predict(network, batch, torch.tensor([target]), DEFAULT)[0] for target in range(3)]
+    assert not torch.allclose(found[0], found[1], atol=1e-3)
+    assert not torch.allclose(found[1], found[2], atol=1e-3)
+
+
+def test_a_model_that_shows_no_layers_is_read_at_its_words():
+    model = rationales.load(*keyword_model("bridge"))
+    with model.borrowed():
+        shape = Shape.of(batch_of(model, ["a soup"]), width=16)
+    assert (shape.states, shape.depth) == (0, 0)
+    assert shape.words == len(model.tokenizer)
+
+
+def test_for_the_embedded_model_it_is_small():
+    """192 wide words and states of 4 layers, 2 classes: below 3 MB in single precision, whatever the length."""
+    network = Network(Shape(192, 192, 4, 2))
+    assert 250_000 < sum(one.numel() for one in network.parameters()) < 750_000

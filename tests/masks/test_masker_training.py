@@ -1,0 +1,237 @@
+"""A masker learns where a model's evidence lies, from texts without labels."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from families import tiny
+from methods.keyword import keyword_model
+from methods.maskers import KEYWORDS, QUICK, SPARSE, batch_of, keyword_masker, sentences
+
+import rationales
+from rationales.errors import DataError, InputError, ModelError, OptionError
+from rationales.masks.optimize import keep_of
+from rationales.masks.settings import DEFAULT
+from rationales.masks.train_masker import TrainSettings, train, validate
+
+BRIEF = TrainSettings(steps=3, inputs=4, width=16, layers=1, heads=2, looks=1)
+TEXTS = ["The bread wasn't bad at all!", "Dull soup.", "She said nothing; he laughed.", "A brilliant joke, suddenly."]
+LONG = " ".join(["Every morning the baker carried twelve loaves up the hill;"] * 8)  # several segments
+
+
+@pytest.fixture(scope="module")
+def looking():
+    return rationales.load(*keyword_model(*KEYWORDS))
+
+
+def small(**more):
+    return rationales.load(*tiny("bert", **more))
+
+
+def keeps(masker, model, texts, target):
+    """For each text its words and their keeps."""
+    with model.borrowed():
+        encoded = model.encode([model.read(text, None) for text in texts])
+        batch = model.batch(encoded)
+        start = masker(batch, torch.tensor([target] * len(texts)))
+        kept = batch.gather(keep_of(batch, masker.card.objective, *start))
+    return [([unit.text for unit in one.units], keep) for one, keep in zip(encoded, kept, strict=True)]
+
+
+class TestKeywords:
+    """The model looks for two words and nothing else."""
+
+    def test_are_found_in_sentences_it_has_not_seen(self, looking):
+        unseen = [text for text in sentences(120, seed=9) if all(word in text.split() for word in KEYWORDS)]
+        assert len(unseen) > 40
+        found, rest = [], []
+        for words, keep in keeps(keyword_masker(), looking, unseen, target=1):
+            own = torch.tensor([word in KEYWORDS for word in words])
+            found += keep[own].tolist()
+            rest += keep[~own].tolist()
+        assert np.mean(np.array(found) > 0.8) > 0.95
+        assert np.mean(np.array(rest) > 0.5) < 0.15  # some share a piece with "jo-ke": "wal-ke-d" is evidence, too
+
+    def test_speak_against_the_other_class(self, looking):
+        """Asked for `absent`, which the model does not predict, the mask leaves them out."""
+        text = "the river was calm and the bridge was old and the joke was not good at all"
+        ((words, keep),) = keeps(keyword_masker(), looking, [text], target=0)
+        assert all(keep[words.index(word)] < 0.5 for word in KEYWORDS)
+
+    def test_are_worth_the_training(self, looking):
+        unseen = sentences(40, seed=11)
+        start = train(looking, sentences(40), replace(QUICK, steps=1, rate=1e-9), SPARSE)
+        assert validate(keyword_masker(), looking, unseen) < validate(start, looking, unseen) - 0.5
+
+    def test_the_card_says_how_it_was_made(self, looking):
+        told = keyword_masker().card
+        assert told.training["texts"] + told.training["held"] == 400
+        assert told.training["steps"] == QUICK.steps
+        assert told.objective.sparsity == 4.0
+        assert told.labels == ("absent", "found")
+
+
+class TestRepeatable:
+    def test_same_seed_same_bits(self):
+        first, second, other = (
+            train(small(), TEXTS, replace(BRIEF, seed=seed)).network.state_dict() for seed in (3, 3, 4)
+        )
+        assert all(torch.equal(first[name], second[name]) for name in first)
+        assert any(not torch.equal(first[name], other[name]) for name in first)
+
+    def test_global_randomness_is_neither_read_nor_moved(self):
+        torch.manual_seed(1)
+        before = torch.random.get_rng_state()
+        first = train(small(), TEXTS, BRIEF).network.state_dict()
+        assert torch.equal(before, torch.random.get_rng_state())
+        torch.manual_seed(2)
+        second = train(small(), TEXTS, BRIEF).network.state_dict()
+        assert all(torch.equal(first[name], second[name]) for name in first)
+
+    def test_the_order_and_repetitions_of_texts_that_are_one_shelf_do_not_stop_it(self):
+        made = train(small(), [*TEXTS, *TEXTS, "", "  "], BRIEF)
+        assert made.card.training["texts"] + made.card.training["held"] == len(TEXTS)
+
+    def test_works_where_gradients_are_switched_off(self):
+        model = small()
+        expected = train(model, TEXTS, BRIEF).network.state_dict()
+        for switch in (torch.no_grad, torch.inference_mode):
+            with switch():
+                found = train(model, TEXTS, BRIEF).network.state_dict()
+            assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+class TestTheModel:
+    def test_is_left_as_it_was(self):
+        module, tokenizer = tiny("bert")
+        module.train()
+        next(module.parameters()).requires_grad_(False)
+        weights = copy.deepcopy(module.state_dict())
+        wanted = [weight.requires_grad for weight in module.parameters()]
+        train(rationales.load(module, tokenizer), TEXTS, BRIEF)
+        assert all(part.training for part in module.modules())
+        assert [weight.requires_grad for weight in module.parameters()] == wanted
+        assert all(weight.grad is None for weight in module.parameters())
+        assert not any(part._forward_hooks for part in module.modules())
+        assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
+
+    def test_is_left_as_it_was_after_an_exception(self):
+        module, tokenizer = tiny("gpt2")
+        module.train()
+
+        def stop(_share):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(rationales.load(module, tokenizer), TEXTS, BRIEF, progress=stop)
+        assert all(part.training for part in module.modules())
+        assert module.config.pad_token_id is None
+        assert not any(part._forward_hooks for part in module.modules())
+
+    def test_may_be_several_explained_together(self):
+        modules = [tiny("bert", seed=seed)[0] for seed in (0, 1)]
+        model = rationales.load(modules, tiny("bert")[1])
+        masker = train(model, [*TEXTS, LONG], BRIEF)
+        with model.borrowed():
+            batch = batch_of(model, [LONG])
+            w, _ = masker(batch, torch.tensor([0]))
+        assert w.shape == (batch.masks, batch.size[1])
+        assert batch.masks < batch.size[0]
+
+    @pytest.mark.parametrize("labels", [{"labels": 1}, {"labels": 3, "problem_type": "multi_label_classification"}])
+    def test_may_answer_yes_or_no(self, labels):
+        model = small(**labels)
+        masker = train(model, TEXTS, BRIEF)
+        assert all(torch.isfinite(keep).all() for _, keep in keeps(masker, model, TEXTS, target=0))
+
+    def test_without_gradients_is_refused(self):
+        class Blocked(torch.nn.Module):
+            def __init__(self, module):
+                super().__init__()
+                self.module, self.config = module, module.config
+
+            def get_input_embeddings(self):
+                return self.module.get_input_embeddings()
+
+            def forward(self, input_ids, attention_mask):
+                with torch.no_grad():
+                    return self.module(input_ids=input_ids, attention_mask=attention_mask)
+
+        module, tokenizer = tiny("bert")
+        with pytest.raises(ModelError, match="no gradients"):
+            train(rationales.load(Blocked(module), tokenizer), TEXTS, BRIEF)
+
+    def test_that_gives_nan_is_reported_with_the_text(self):
+        module, tokenizer = tiny("bert")
+        with torch.no_grad():
+            module.classifier.weight.fill_(float("nan"))
+        with pytest.raises(InputError, match=r"NaN.*for .The bread"):
+            train(rationales.load(module, tokenizer), TEXTS, BRIEF)
+
+
+class TestTheData:
+    @pytest.mark.parametrize("texts", [[], ["", " \n"]])
+    def test_must_hold_something(self, texts):
+        with pytest.raises(DataError, match="no texts to train a masker on"):
+            train(small(), texts, BRIEF)
+
+    def test_may_be_one_text(self):
+        made = train(small(), TEXTS[:1], BRIEF)
+        assert made.card.training["held"] == 0
+        assert np.isfinite(made.card.training["held_out_loss"])
+
+    def test_may_be_longer_than_the_model_reads(self):
+        model = small()
+        masker = train(model, [LONG, *TEXTS], replace(BRIEF, tokens=32))
+        ((words, keep),) = keeps(masker, model, [LONG], target=0)
+        assert len(words) == len(keep) == 88
+        assert torch.isfinite(keep).all()
+
+    def test_may_be_pairs(self):
+        model = small()
+        masker = train(model, [(text, "Nobody laughed.") for text in TEXTS], BRIEF)
+        ((words, keep),) = keeps(masker, model, [("The soup", "was bad")], target=1)
+        assert len(words) == len(keep) == 4
+
+    def test_a_text_that_is_none_is_told_at_once(self):
+        with pytest.raises(InputError, match="an input is a text"):
+            train(small(), ["a soup", 3], BRIEF)
+
+
+class TestTheCourse:
+    def test_is_told(self):
+        shares, looks = [], []
+        train(small(), TEXTS, replace(BRIEF, steps=10, looks=5), progress=shares.append, tell=looks.append)
+        assert shares == pytest.approx([(step + 1) / 10 for step in range(10)])
+        assert [look.step for look in looks] == [2, 4, 6, 8, 10]
+        assert looks[0].best
+        assert min(look.loss for look in looks if look.best) == min(look.loss for look in looks)
+
+    def test_the_best_state_is_kept(self):
+        """A rate that ruins the network in the end: what comes out is what was best on the way."""
+        looks = []
+        made = train(small(), TEXTS, replace(BRIEF, steps=12, looks=12, rate=0.5), tell=looks.append)
+        best = min(looks, key=lambda look: look.loss)
+        assert made.card.training["best_step"] == best.step
+        assert made.card.training["held_out_loss"] == pytest.approx(best.loss, abs=1e-6)
+
+    def test_may_end_by_the_clock(self):
+        made = train(small(), TEXTS, replace(BRIEF, steps=10**9, minutes=0.02))
+        assert 1 <= made.card.training["steps"] < 10**6
+
+    def test_may_go_for_masks_of_every_size(self):
+        model = small()
+        masker = train(model, TEXTS, BRIEF, replace(DEFAULT, own=0.0, levels=1.0))
+        assert all(((keep > 0) & (keep < 1)).all() for _, keep in keeps(masker, model, TEXTS, target=0))
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"steps": 0}, {"minutes": -1.0}, {"others": 1.0}, {"width": 10, "heads": 4}, {"rate": "fast"}, {"held": 0}],
+    )
+    def test_settings_that_make_no_sense(self, wrong):
+        with pytest.raises(OptionError, match=next(iter(wrong))):
+            TrainSettings(**wrong)

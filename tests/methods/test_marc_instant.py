@@ -1,0 +1,152 @@
+"""marc-instant: one pass with a masker, a few steps more where asked for, and clear words where there is no masker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from families import tiny
+from torch import nn
+
+import rationales
+from methods.keyword import keyword_model
+from methods.maskers import KEYWORDS, SPARSE, batch_of, keyword_file, untrained
+from rationales.errors import ModelError, OptionError
+from rationales.evaluation.cache import entry_key
+from rationales.masks.masker_file import Masker
+from rationales.masks.optimize import keep_of
+from rationales.methods import build
+from rationales.methods.marc_instant import MarcInstant
+
+TEXTS = ["Dull.", "I did not like the soup, but the bread wasn't bad at all!", "The baker walked down alone. " * 12]
+
+
+@pytest.fixture
+def model():
+    return rationales.load(*tiny("bert"))
+
+
+@pytest.fixture
+def file(model, tmp_path):
+    return str(untrained(model).save(tmp_path / "masker.safetensors"))
+
+
+def explain(model, texts, **options):
+    return rationales.explain(model, texts, method="marc-instant", options=options)
+
+
+def test_scores_are_the_keeps_that_the_predicted_parameters_give(model, file):
+    with model.borrowed(), torch.no_grad():
+        batch = batch_of(model, TEXTS)
+        target = batch.predict().argmax(-1)
+        masker = untrained(model)
+        wanted = batch.gather(keep_of(batch, masker.card.objective, *masker(batch, target)))
+    for result, keep in zip(explain(model, TEXTS, masker=file), wanted, strict=True):
+        assert np.allclose(result.scores, keep, atol=1e-5)
+        assert ((result.scores > 0) & (result.scores < 1)).all()
+        assert result.steps == 0
+        assert result.method == "marc-instant"
+
+
+def test_the_model_is_asked_once(model, file):
+    asked = []
+    handle = model.networks[0].module.register_forward_hook(lambda *_: asked.append(1))
+    with model.borrowed():
+        batch = batch_of(model, TEXTS)
+        MarcInstant(masker=file).scores(batch, torch.tensor([0, 1, 2]))
+    handle.remove()
+    assert len(asked) == 1
+
+
+def test_refining_uses_the_ordinary_steps_and_lowers_the_loss():
+    model = rationales.load(*keyword_model(*KEYWORDS))
+    text = "the boat drifted towards the bridge and nobody laughed at the joke"
+    quick, refined = explain(model, text, masker=keyword_file()), explain(model, text, masker=keyword_file(), refine=10)
+    assert (quick.steps, refined.steps) == (0, 10)
+    assert refined.stop in ("steps", "start")
+    assert refined.options["refine"] == 10
+    places = [[unit.text for unit in refined.units].index(word) for word in KEYWORDS]
+    assert refined.selected()[places].all()
+
+
+def test_batch_and_alone_agree_after_refining(model, file):
+    together = explain(model, TEXTS, masker=file, refine=5)
+    for text, one in zip(TEXTS, together, strict=True):
+        assert np.allclose(one.scores, explain(model, text, masker=file, refine=5).scores, atol=2e-3)
+
+
+class TestWithoutAMasker:
+    def test_it_says_how_to_train_one(self, model):
+        with pytest.raises(OptionError, match=r"needs a masker .*rationales train-masker MODEL DATA --out F.*masker=F"):
+            explain(model, TEXTS[1])
+
+    def test_the_one_that_ships_is_found_where_it_fits(self, model, file, tmp_path, monkeypatch):
+        monkeypatch.setattr("rationales.methods.marc_instant.SHIPPED", Path(file))
+        assert np.array_equal(explain(model, TEXTS[1]).scores, explain(model, TEXTS[1], masker=file).scores)
+        with pytest.raises(OptionError, match="none comes with it"):
+            explain(rationales.load(*tiny("bert", seed=1)), TEXTS[1])
+
+    def test_one_of_another_model_is_refused(self, file):
+        with pytest.raises(OptionError, match="another model"):
+            explain(rationales.load(*tiny("bert", seed=1)), TEXTS[1], masker=file)
+
+    def test_a_file_that_is_not_there_is_told(self, model, tmp_path):
+        with pytest.raises(OptionError, match="there is no masker"):
+            explain(model, TEXTS[1], masker=str(tmp_path / "no"))
+
+
+class TestOptions:
+    @pytest.mark.parametrize("wrong", [{"refine": -1}, {"refine": 1.5}, {"rate": 0.0}, {"masker": 3}])
+    def test_that_make_no_sense(self, model, wrong):
+        with pytest.raises(OptionError, match=next(iter(wrong))):
+            explain(model, TEXTS[1], **wrong)
+
+    def test_another_masker_under_the_same_name_is_another_entry_of_a_cache(self, model, file):
+        method = build("marc-instant", {"masker": file})
+        first = entry_key("m", "i", method, 0, 0)
+        assert entry_key("m", "i", method, 0, 0) == first
+        untrained(model, width=32).save(file)
+        assert entry_key("m", "i", method, 0, 0) != first
+
+    def test_refining_needs_gradients(self, file):
+        class Blocked(nn.Module):
+            def __init__(self, module):
+                super().__init__()
+                self.module, self.config = module, module.config
+
+            def get_input_embeddings(self):
+                return self.module.get_input_embeddings()
+
+            def forward(self, input_ids, attention_mask):
+                with torch.no_grad():
+                    return self.module(input_ids=input_ids, attention_mask=attention_mask)
+
+        module, tokenizer = tiny("bert")
+        blocked = rationales.load(Blocked(module), tokenizer)
+        explain(blocked, TEXTS[1], masker=file)
+        with pytest.raises(ModelError, match="no gradients"):
+            explain(blocked, TEXTS[1], masker=file, refine=3)
+
+
+@pytest.mark.parametrize(("height", "kind"), [(30.0, "keeps-everything"), (-30.0, "keeps-nothing")])
+def test_a_masker_that_tells_nothing_apart_is_noticed(model, tmp_path, height, kind):
+    made = untrained(model)
+    with torch.no_grad():
+        made.network.more.bias[0] = height
+    result = explain(model, TEXTS[1], masker=str(made.save(tmp_path / "m")))
+    assert kind in [note.kind for note in result.notes]
+    assert "refine" in next(note.message for note in result.notes if note.kind == kind)
+
+
+def test_a_masker_of_masks_of_every_size_shows_the_smallest_that_suffices(model, tmp_path):
+    """Without a size of their own, fields are cut where the words above the edge suffice, as marc does it."""
+    made = untrained(model)
+    levels = Masker(made.network, replace(made.card, objective=replace(SPARSE, own=0.0, levels=1.0)))
+    path = str(levels.save(tmp_path / "m"))
+    for refine in (0, 3):
+        scores = explain(model, TEXTS[1], masker=path, refine=refine).scores
+        assert np.isfinite(scores).all()
+        assert scores.min() < 0.5 < scores.max()
