@@ -235,3 +235,20 @@ class TestTheCourse:
     def test_settings_that_make_no_sense(self, wrong):
         with pytest.raises(OptionError, match=next(iter(wrong))):
             TrainSettings(**wrong)
+
+
+@pytest.mark.gpu
+def test_what_was_trained_on_a_card_predicts_the_same_on_the_processor(tmp_path):
+    module, tokenizer = tiny("bert")
+    card = rationales.load(module, tokenizer, device="cuda")
+    before = torch.cuda.get_rng_state()
+    path = str(train(card, [*TEXTS, LONG], BRIEF).save(tmp_path / "m"))
+    assert torch.equal(before, torch.cuda.get_rng_state())
+    options = {"masker": path}
+    there = rationales.explain(card, [*TEXTS, LONG], method="marc-instant", options=options)
+    again = rationales.explain(card, [*TEXTS, LONG], method="marc-instant", options=options)
+    assert all(np.array_equal(one.scores, other.scores) for one, other in zip(there, again, strict=True))
+    here = rationales.load(*tiny("bert"))
+    for text, one in zip([*TEXTS, LONG], there, strict=True):
+        alone = rationales.explain(here, text, method="marc-instant", target=one.target, options=options)
+        assert np.allclose(one.scores, alone.scores, atol=2e-3)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
+from rationales.errors import ModelError
 from rationales.masks.objective import mask_rows
 from rationales.masks.settings import MaskSettings
 from rationales.models.hidden import Insight, insight
@@ -129,6 +130,9 @@ def predict(network: Network, batch: TextBatch, target: Tensor, settings: MaskSe
 def _answer(network: Network, batch: TextBatch, block: Block, target: Tensor) -> Tensor:
     """(R, T, 2)."""
     seen = insight(batch, block)
+    if network.shape.depth and len(seen.states) != network.shape.depth:
+        told = f"{len(seen.states)} layers instead of the {network.shape.depth} that its masker was trained on"
+        raise ModelError(f"the model shows {told}; train a masker with the model as it is now")
     kind = network.last.weight.dtype
     own = Insight(seen.words.to(kind), tuple(one.to(kind) for one in seen.states), seen.logits)
     length = batch.rows.real[block.row].sum(1, keepdim=True).to(kind)

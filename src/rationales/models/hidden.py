@@ -29,9 +29,10 @@ def insight(batch: TextBatch, block: Block) -> Insight:
     with torch.no_grad(), _watched(batch.networks[block.view].module, seen):
         logits = batch.forward(block.piece(1), batch.ones()[block.row], None)
     words = batch.embedded(block.row)
-    wide = {one.shape[-1] for one in seen if one.shape[:2] == words.shape[:2]}
-    whole = len(wide) == 1 and all(one.shape[:2] == words.shape[:2] for one in seen)
-    return Insight(words, tuple(one.to(words) for one in seen) if whole else (), logits)
+    rows, tokens = words.shape[:2]
+    alike = len({one.shape[-1] for one in seen}) == 1 and all(len(one) == rows for one in seen)
+    whole = alike and all(one.shape[1] >= tokens for one in seen)  # some models fill rows up to a round length
+    return Insight(words, tuple(one[:, :tokens].to(words) for one in seen) if whole else (), logits)
 
 
 @contextmanager
