@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,images]'
 	@touch $@
 
-demo: setup ## explain one text with the embedded model; writes demo/index.html
+demo: setup ## explain a text and a photograph with the models that come along; writes demo/index.html
 	@mkdir -p "$(TMPDIR)"
 	$(SMALL) $(BIN)/python -m rationales.demo demo
 

@@ -73,13 +73,12 @@ class TestAtLevel:
             lambda free: at_level(free, batch, torch.full((batch.inputs,), 0.4, dtype=batch.dtype), 0.5)[0, 0],
             fields(batch),
         )
-        assert one[0, 0] >= 0  # more of a unit keeps more of it
+        assert one[0, 0] > 0  # more of a unit keeps more of it
 
     def test_standard_is_half_at_the_mean_and_ordered_as_the_field(self, batch):
         z = fields(batch)
         found = standard(z, batch)
         real = batch.rows.real
-        assert torch.equal(found[real].argsort(), found[real].argsort())
         for number in range(batch.inputs):
             own = (batch.rows.input == number)[:, None] & real
             assert torch.equal(z[own].argsort(), found[own].argsort())
@@ -152,7 +151,7 @@ class TestOptimised:
         alone = batch.predict((keep > 0.5).float())[0, target]
         assert alone >= 0.9 * batch.predict()[0, target]
         assert (keep > 0.5).sum() <= 4
-        assert torch.equal(keep.argsort(), z.argsort()) or torch.equal(keep.topk(2).indices, z.topk(2).indices)
+        assert torch.equal(keep.topk(2).indices, z.topk(2).indices)
 
     def test_few_steps_still_leave_the_start(self):
         """A preset that collects gradients for 24 steps must work when a user asks for 10."""

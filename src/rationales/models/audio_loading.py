@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,9 @@ from rationales.models.audio_form import Spectrograms, Waveforms
 from rationales.models.audio_silero import CHUNK, LABELS, RATE, load_silero
 from rationales.models.default import AUDIO_MODEL
 from rationales.models.heads import Head
-from rationales.models.loading import check_folder, device_of, hub_reachable, load_error
+from rationales.models.labels import class_names
+from rationales.models.loading import device_of
+from rationales.models.pretrained import load_pretrained
 
 SILERO = AUDIO_MODEL
 FRAME = 0.032  # seconds of a unit, where the model does not say
@@ -48,7 +50,9 @@ def load_audio(
         model = from_waveforms(load_silero(), RATE, LABELS, SILERO, given, length, baselines)
     elif is_extractor(extractor) or not isinstance(source, nn.Module):
         module, own = (
-            (source, extractor) if isinstance(source, nn.Module) else _pretrained(str(source), extractor, remote)
+            (source, extractor)
+            if isinstance(source, nn.Module)
+            else load_pretrained("Audio", "FeatureExtractor", str(source), extractor, remote)
         )
         name = (
             getattr(source, "name_or_path", "") or type(source).__name__
@@ -59,7 +63,7 @@ def load_audio(
     elif rate is None:
         raise OptionError("say how many samples per second the module reads: rate=16000")
     else:
-        named, name = _labels(source, labels), type(source).__name__
+        named, name = class_names(source, labels), type(source).__name__
         if extractor is None:
             model = from_waveforms(source, rate, named, name, FRAME if frame is None else frame, length, baselines)
         else:
@@ -227,34 +231,6 @@ def _stride(prepare: Callable[[Tensor], Any], rate: int) -> tuple[int, int]:
     last = first_with(most)
     step = max(1, last - first_with(most - 1))
     return step, max(1, last - (most - 1) * step)
-
-
-def _pretrained(where: str, extractor: Any, remote: bool) -> tuple[nn.Module, Any]:
-    import transformers
-
-    folder = Path(where)
-    if folder.is_dir():
-        check_folder(folder)
-    options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not hub_reachable()}
-    loader, extractors = transformers.AutoModelForAudioClassification, cast("Any", transformers.AutoFeatureExtractor)
-    try:
-        module, report = loader.from_pretrained(where, use_safetensors=True, output_loading_info=True, **options)
-        own = extractor or extractors.from_pretrained(where, **options)
-    except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
-        raise ModelError(load_error(where, error, remote)) from error
-    if missing := sorted(report["missing_keys"]):
-        raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
-    return module, own
-
-
-def _labels(module: nn.Module, labels: Sequence[str] | None) -> Sequence[str]:
-    """The names of the classes: as given, or as the module's configuration says."""
-    if labels is not None:
-        return labels
-    named = getattr(getattr(module, "config", None), "id2label", None)
-    if not named:
-        raise OptionError("the module does not name its classes; pass labels=[...]")
-    return [str(named[index]) for index in sorted(named, key=int)]
 
 
 def _checked(baselines: Any) -> tuple[str, ...]:

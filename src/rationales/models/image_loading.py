@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,11 @@ from rationales.errors import ModelError, OptionError
 from rationales.models.default import IMAGE_MODEL
 from rationales.models.heads import Head
 from rationales.models.image import AUTOMATIC, ImageModel
-from rationales.models.loading import check_folder, device_of, hub_reachable, load_error
+from rationales.models.labels import class_names
+from rationales.models.loading import device_of
 from rationales.models.picture_baselines import blur_radius
 from rationales.models.pictures import Fit, Picture, place, read
+from rationales.models.pretrained import load_pretrained
 
 LITE = IMAGE_MODEL
 
@@ -39,9 +41,9 @@ def load_image(
         if is_processor(processor):
             model = from_processor(source, processor, name)
         else:
-            model = from_module(source, processor, _labels(source, labels), name)
+            model = from_module(source, processor, class_names(source, labels), name)
     else:
-        module, own = _pretrained(str(source), processor, remote)
+        module, own = load_pretrained("Image", "ImageProcessor", str(source), processor, remote)
         model = from_processor(module, own, str(source))
     if fit is not None:
         model = _refitted(model, fit)
@@ -82,34 +84,6 @@ def _baselines(model: ImageModel, given: Any) -> tuple[tuple[str, ...], dict[str
         names.append(picture.name)
         pictures[picture.name] = model.preprocess(picture)
     return tuple(names) or AUTOMATIC, pictures
-
-
-def _pretrained(where: str, processor: Any, remote: bool) -> tuple[nn.Module, Any]:
-    import transformers
-
-    folder = Path(where)
-    if folder.is_dir():
-        check_folder(folder)
-    options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not hub_reachable()}
-    loader, processors = transformers.AutoModelForImageClassification, cast("Any", transformers.AutoImageProcessor)
-    try:
-        module, report = loader.from_pretrained(where, use_safetensors=True, output_loading_info=True, **options)
-        own = processor or processors.from_pretrained(where, **options)
-    except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
-        raise ModelError(load_error(where, error, remote)) from error
-    if missing := sorted(report["missing_keys"]):
-        raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
-    return module, own
-
-
-def _labels(module: nn.Module, labels: Sequence[str] | None) -> Sequence[str]:
-    """The names of the classes: as given, or as the module's configuration says."""
-    if labels is not None:
-        return labels
-    named = getattr(getattr(module, "config", None), "id2label", None)
-    if not named:
-        raise OptionError("the module does not name its classes; pass labels=[...]")
-    return [str(named[index]) for index in sorted(named, key=int)]
 
 
 def efficientnet_lite(baselines: Sequence[str] | None = None) -> ImageModel:

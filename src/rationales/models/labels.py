@@ -5,9 +5,21 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
+from torch import nn
+
 from rationales.errors import OptionError
 
 SHOWN = 12  # labels listed in a message
+
+
+def class_names(module: nn.Module, given: Sequence[str] | None) -> Sequence[str]:
+    """The names of the classes: as given, or as the module's configuration says."""
+    if given is not None:
+        return given
+    named = getattr(getattr(module, "config", None), "id2label", None)
+    if not named:
+        raise OptionError("the module does not name its classes; pass labels=[...]")
+    return [str(named[index]) for index in sorted(named, key=int)]
 
 
 def label_number(labels: Sequence[str], wanted: str | int | None) -> int | None:
