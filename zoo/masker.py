@@ -22,9 +22,10 @@ import torch
 import rationales
 from rationales.data import read
 from rationales.data.archives import find, opened
+from rationales.masks.descent import losses
 from rationales.masks.masker_file import Masker
 from rationales.masks.objective import Problem
-from rationales.masks.optimize import losses, optimize
+from rationales.masks.optimize import optimize
 from rationales.masks.refine import refine
 from rationales.masks.settings import DEFAULT, MaskSettings
 from rationales.masks.shelves import Shelves

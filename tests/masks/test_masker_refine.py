@@ -10,8 +10,9 @@ from families import tiny
 from methods.maskers import batch_of, untrained
 
 import rationales
+from rationales.masks.descent import keep_of, losses
 from rationales.masks.objective import Problem
-from rationales.masks.optimize import keep_of, losses, optimize
+from rationales.masks.optimize import optimize
 from rationales.masks.refine import refine
 from rationales.masks.settings import DEFAULT
 

@@ -14,7 +14,7 @@ from methods.maskers import KEYWORDS, QUICK, SPARSE, batch_of, keyword_masker, s
 
 import rationales
 from rationales.errors import DataError, InputError, ModelError, OptionError
-from rationales.masks.optimize import keep_of
+from rationales.masks.descent import keep_of
 from rationales.masks.settings import DEFAULT
 from rationales.masks.train_masker import TrainSettings, train, validate
 

@@ -16,8 +16,8 @@ from methods.keyword import keyword_model
 from methods.maskers import KEYWORDS, SPARSE, batch_of, keyword_file, untrained
 from rationales.errors import ModelError, OptionError
 from rationales.evaluation.cache import entry_key
+from rationales.masks.descent import keep_of
 from rationales.masks.masker_file import Masker
-from rationales.masks.optimize import keep_of
 from rationales.methods import build
 from rationales.methods.marc_instant import MarcInstant
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from rationales.masks.descent import keep_of, losses
 from rationales.masks.objective import Problem, mask_rows
-from rationales.masks.optimize import MaskResult, keep_of, losses, optimize
+from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 

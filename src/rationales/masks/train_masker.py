@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from rationales.errors import DataError, InputError, OptionError
+from rationales.masks.descent import losses
 from rationales.masks.masker import Network, Shape, predict
 from rationales.masks.masker_file import Card, Masker
 from rationales.masks.objective import Problem
-from rationales.masks.optimize import losses
 from rationales.masks.settings import DEFAULT, MaskSettings
 from rationales.masks.shelves import Shelf, Shelves
 from rationales.models.fingerprint import fingerprint

@@ -10,10 +10,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from rationales.errors import OptionError
+from rationales.masks.descent import field_of, keep_of
 from rationales.masks.levels import sufficient
 from rationales.masks.masker_file import SHIPPED, TRAIN, Masker, load_masker
 from rationales.masks.objective import mask_rows
-from rationales.masks.optimize import field_of, keep_of
 from rationales.masks.refine import refine
 from rationales.methods.marc import EMPTY, FULL, Marc
 from rationales.methods.method import Attribution, Method, Progress

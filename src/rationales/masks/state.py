@@ -1,0 +1,72 @@
+"""What the descent carries from step to step, for every mask on its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from rationales.masks.field import sources
+from rationales.masks.objective import mask_rows
+from rationales.masks.settings import MaskSettings
+from rationales.models.batch import Batch
+
+
+@dataclass(eq=False)
+class State:
+    """Parameters, Adam's moments and what stopping rules remember; every tensor has one line per mask."""
+
+    w: Tensor
+    sigma: Tensor
+    w_mean: Tensor
+    w_square: Tensor
+    sigma_mean: Tensor
+    sigma_square: Tensor
+    step: Tensor  # (M,)
+    before: Tensor  # (M, n) keep at the last check
+    memory: Tensor  # (M,) what the stopping rule remembers
+    taken: Tensor  # (M,) a stopping rule has accepted this mask
+    result: Tensor  # (M, n) keep when it was accepted
+
+    @classmethod
+    def start(cls, batch: Batch, settings: MaskSettings, given: tuple[Tensor, Tensor] | None = None) -> State:
+        """The same for all sources, or a `given` w and sigma (M, s)."""
+        real = sources(batch, settings.every)
+        zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
+        units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
+        line = torch.zeros(len(real), device=batch.device, dtype=torch.long)
+        w, sigma = given or (zeros + settings.start_w, torch.full_like(zeros, settings.start_sigma))
+        w, sigma = torch.where(real, w, zeros), bounded(batch, settings, sigma)
+        return cls(w, sigma, zeros, zeros, zeros, zeros, line, units + 1, units[:, 0], line.bool(), units)
+
+    def take(self, masks: Tensor, width: int) -> State:
+        """The lines `masks`, cut to `width` units."""
+        return State(
+            **{
+                one.name: value[masks, :width] if (value := getattr(self, one.name)).dim() == 2 else value[masks]
+                for one in fields(self)
+            }
+        )
+
+    def copy(self) -> State:
+        """A state whose tensors can be written to without touching each other."""
+        return State(**{one.name: getattr(self, one.name).clone() for one in fields(self)})
+
+    def put(self, masks: Tensor, other: State) -> None:
+        """Write `other` back into the lines `masks`."""
+        for one in fields(self):
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            if mine.dim() == 2:
+                mine[masks[:, None], torch.arange(theirs.shape[1], device=masks.device)] = theirs
+            else:
+                mine[masks] = theirs
+
+
+def bounded(batch: Batch, settings: MaskSettings, sigma: Tensor) -> Tensor:
+    """sigma within its limits; without an upper one a short text becomes a single slope."""
+    sigma = sigma.clamp(min=settings.smallest_sigma)
+    if settings.reach == 0:
+        return sigma
+    most = (settings.reach * mask_rows(batch.rows.real, batch).sum(1, keepdim=True)).clamp(min=1)
+    return torch.minimum(sigma, most.to(sigma.dtype))
