@@ -43,7 +43,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "integrated gradients": {"method": "integrated-gradients"},
     "marc, paper": {
         "method": "marc",
-        "options": {"preset": "resnet", "steps": 700, "precision": "bfloat16"},
+        "options": {"preset": "resnet", "steps": 700, "precision": "auto"},
         "baselines": ("black", "white", "mean"),
         "at_once": 250,
     },

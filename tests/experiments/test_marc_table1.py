@@ -321,6 +321,17 @@ class TestRun:
         table = run.reproduce(Request(data=movies(tmp_path), rows=["random"], tf32=True)).table
         assert table.versions["products"] == "tf32"
         assert torch.get_float32_matmul_precision() == before
+        assert any("TF32" in remark for remark in table.remarks)
+
+    def test_coarse_products_are_those_of_the_steps_too(self):
+        for key, one in ROWS.items():
+            fast = run._fast(one)
+            made, usual = (build(spec.method, dict(spec.options), "text") for spec in (fast, one))
+            if one.method == "marc":
+                assert made == replace(usual, precision="auto"), key
+            else:
+                assert made == usual, key
+        assert build("marc", dict(ROWS[MARC].options), "text").precision == "full"
 
     @pytest.mark.slow
     def test_every_row_and_every_claim(self, tmp_path, known):

@@ -15,7 +15,7 @@ from reference.masker import predict as literally
 
 import rationales
 from rationales.masks.masker import Network, Shape, predict
-from rationales.masks.settings import DEFAULT
+from rationales.masks.settings import ONE_MASK
 from rationales.models.hidden import insight
 
 TEXTS = [
@@ -40,7 +40,7 @@ def test_equals_the_literal_prediction_row_by_row(family):
     model, network = prepared(family)
     with model.borrowed(), torch.no_grad():
         batch = batch_of(model, TEXTS)
-        w, sigma = predict(network, batch, TARGET, DEFAULT)
+        w, sigma = predict(network, batch, TARGET, ONE_MASK)
         row = 0
         for number, text in enumerate(TEXTS):
             alone = batch_of(model, [text])
@@ -80,12 +80,12 @@ def test_alone_in_any_order_and_in_any_pieces():
     model, network = prepared()
     with model.borrowed(), torch.no_grad():
         batch = batch_of(model, TEXTS)
-        expected = predict(network, batch, TARGET, DEFAULT)
+        expected = predict(network, batch, TARGET, ONE_MASK)
         batch.budget = 1  # every row by itself
-        for one, other in zip(expected, predict(network, batch, TARGET, DEFAULT), strict=True):
+        for one, other in zip(expected, predict(network, batch, TARGET, ONE_MASK), strict=True):
             assert torch.allclose(one[batch.rows.real], other[batch.rows.real], atol=1e-12)
         backwards = batch_of(model, TEXTS[::-1])
-        w, _ = predict(network, backwards, TARGET.flip(0), DEFAULT)
+        w, _ = predict(network, backwards, TARGET.flip(0), ONE_MASK)
         assert torch.allclose(w[backwards.rows.input == 3], expected[0][batch.rows.input == 0], atol=1e-12)
 
 
@@ -97,7 +97,7 @@ def test_sigma_stays_within_the_optimisations_limits_and_w_is_for_words_alone(wo
         batch = batch_of(model, [" ".join(words), "Dull soup"])
         for reach, widest in ((0.125, 6.0), (0.0, 0.0), (0.0, 3.0)):
             network.shape = replace(network.shape, widest=widest)
-            w, sigma = predict(network, batch, torch.tensor([0, 2]), replace(DEFAULT, reach=reach))
+            w, sigma = predict(network, batch, torch.tensor([0, 2]), replace(ONE_MASK, reach=reach))
             count = batch.rows.real.sum(1, keepdim=True)
             assert (sigma >= 0.1 - 1e-9).all()
             assert (sigma <= (count * (reach or 1)).clamp(min=1, max=widest or None) + 1e-9).all()
@@ -109,7 +109,7 @@ def test_another_target_is_another_question():
     model, network = prepared()
     with model.borrowed(), torch.no_grad():
         batch = batch_of(model, TEXTS[1:2])
-        found = [predict(network, batch, torch.tensor([target]), DEFAULT)[0] for target in range(3)]
+        found = [predict(network, batch, torch.tensor([target]), ONE_MASK)[0] for target in range(3)]
     assert not torch.allclose(found[0], found[1], atol=1e-3)
     assert not torch.allclose(found[1], found[2], atol=1e-3)
 

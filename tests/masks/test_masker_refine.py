@@ -14,7 +14,7 @@ from rationales.masks.descent import keep_of, losses
 from rationales.masks.objective import Problem
 from rationales.masks.optimize import optimize
 from rationales.masks.refine import refine
-from rationales.masks.settings import DEFAULT
+from rationales.masks.settings import ONE_MASK
 
 TEXTS = [
     "Dull",
@@ -23,7 +23,7 @@ TEXTS = [
     " ".join(["Every morning the baker carried twelve loaves up the hill."] * 5),
 ]
 TARGET = torch.tensor([0, 1, 2, 1])
-STEPS = replace(DEFAULT, steps=10, stop="steps")
+STEPS = replace(ONE_MASK, steps=10, stop="steps")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def ready():
 def quiet_loss(batch, w, sigma):
     """(I,): Eq. 8 without noise."""
     with torch.no_grad():
-        problem = Problem.of(batch, TARGET, replace(DEFAULT, noise=0.0, flip=0.0))
+        problem = Problem.of(batch, TARGET, replace(ONE_MASK, noise=0.0, flip=0.0))
         return losses(problem, w, sigma, torch.zeros(batch.masks, dtype=torch.long))
 
 
@@ -47,7 +47,7 @@ def test_the_usual_start_given_is_the_usual_optimisation(ready):
     batch, _ = ready
     zeros = torch.zeros(batch.masks, batch.size[1], dtype=batch.dtype)
     plain = optimize(batch, TARGET, STEPS)
-    given = optimize(batch, TARGET, STEPS, start=(zeros + DEFAULT.start_w, zeros + DEFAULT.start_sigma))
+    given = optimize(batch, TARGET, STEPS, start=(zeros + ONE_MASK.start_w, zeros + ONE_MASK.start_sigma))
     assert torch.equal(plain.keep, given.keep)
 
 
@@ -55,14 +55,14 @@ def test_steps_begin_at_the_start(ready):
     batch, start = ready
     found = optimize(batch, TARGET, replace(STEPS, steps=1, rate=1e-12, decay=0.0), start=start)
     real = batch.rows.real[: batch.masks]
-    assert torch.allclose(found.keep, keep_of(batch, DEFAULT, *start) * real, atol=1e-9)
+    assert torch.allclose(found.keep, keep_of(batch, ONE_MASK, *start) * real, atol=1e-9)
 
 
 def test_keep_is_made_of_the_w_and_sigma_that_come_with_it(ready):
     batch, start = ready
     real = batch.rows.real[: batch.masks]
     for found in (optimize(batch, TARGET, STEPS), refine(batch, TARGET, STEPS, start)):
-        assert torch.allclose(found.keep, keep_of(batch, DEFAULT, found.w, found.sigma) * real, atol=1e-12)
+        assert torch.allclose(found.keep, keep_of(batch, ONE_MASK, found.w, found.sigma) * real, atol=1e-12)
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.1, 0.5, 50.0])

@@ -15,7 +15,7 @@ from methods.maskers import KEYWORDS, QUICK, SPARSE, batch_of, keyword_masker, s
 import rationales
 from rationales.errors import DataError, InputError, ModelError, OptionError
 from rationales.masks.descent import keep_of
-from rationales.masks.settings import DEFAULT
+from rationales.masks.settings import ONE_MASK
 from rationales.masks.train_masker import TrainSettings, train, validate
 
 BRIEF = TrainSettings(steps=3, inputs=4, width=16, layers=1, heads=2, looks=1)
@@ -225,7 +225,7 @@ class TestTheCourse:
 
     def test_may_go_for_masks_of_every_size(self):
         model = small()
-        masker = train(model, TEXTS, BRIEF, replace(DEFAULT, own=0.0, levels=1.0))
+        masker = train(model, TEXTS, BRIEF, replace(ONE_MASK, own=0.0, levels=1.0))
         assert all(((keep > 0) & (keep < 1)).all() for _, keep in keeps(masker, model, TEXTS, target=0))
 
     @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import rationales
 from rationales.masks import objective
 from rationales.masks.objective import Problem, complement, evidence, loss, short, sparsity, squeeze, sufficiency, width
-from rationales.masks.settings import DEFAULT
+from rationales.masks.settings import ONE_MASK
 from rationales.models.batch import Batch, Rows
 from rationales.models.heads import Head
 from rationales.models.tokens import TextInput
@@ -158,7 +158,7 @@ class TestLoss:
 
     def value(self, floor=(0.0, 0.0), **settings):
         floor = torch.tensor(floor, dtype=torch.float64)[:, None]
-        problem = Problem(table(), torch.tensor([1, 1]), replace(DEFAULT, **settings), floor)
+        problem = Problem(table(), torch.tensor([1, 1]), replace(ONE_MASK, **settings), floor)
         return loss(problem, self.LOGITS, self.KEEP, self.SIGMA).tolist()
 
     def wanted(self, sufficiency=1.0, complement=1.0, sparsity=1.0, width=1.2, bounded=True, rest=(0.3, 0.5)):
@@ -190,7 +190,7 @@ class TestLoss:
     def test_a_complement_below_the_floor_is_pulled_no_further(self):
         logits = self.LOGITS.clone().requires_grad_()
         floor = torch.tensor([[pressed(0.4)], [pressed(0.2)]], dtype=torch.float64)
-        problem = Problem(table(), torch.tensor([1, 1]), DEFAULT, floor)
+        problem = Problem(table(), torch.tensor([1, 1]), ONE_MASK, floor)
         (slope,) = torch.autograd.grad(loss(problem, logits, self.KEEP, self.SIGMA).sum(), logits)
         assert slope[1, :2].abs().sum() == 0
         assert slope[1, 2].abs().sum() > 0
@@ -200,7 +200,7 @@ class TestLoss:
         """Two models: each has to be convinced, so the mean is over their losses."""
         batch = table(views=2)
         logits = torch.cat([self.LOGITS, torch.stack([logits_of(0.3, 0.3, 0.3), logits_of(0.6, 0.6, 0.6)])], 1)
-        settings = replace(DEFAULT, complement=0.0, sparsity=0.0, width=0.0)
+        settings = replace(ONE_MASK, complement=0.0, sparsity=0.0, width=0.0)
         problem = Problem(batch, torch.tensor([1, 1]), settings, torch.zeros(2, 2, dtype=torch.float64))
         found = loss(problem, logits, self.KEEP, self.SIGMA)
         wanted = [-(math.log(pressed(alone)) + math.log(pressed(0.3))) / 2 for alone in (0.8, 0.6)]
@@ -208,7 +208,7 @@ class TestLoss:
 
     def test_one_input_does_not_pull_at_anothers_mask(self):
         keep, sigma = self.KEEP.clone().requires_grad_(), self.SIGMA.clone().requires_grad_()
-        problem = Problem(table(), torch.tensor([1, 1]), DEFAULT, torch.zeros(2, 1, dtype=torch.float64))
+        problem = Problem(table(), torch.tensor([1, 1]), ONE_MASK, torch.zeros(2, 1, dtype=torch.float64))
         slopes = torch.autograd.grad(loss(problem, self.LOGITS, keep, sigma)[0], (keep, sigma))
         assert all(slope[2].abs().sum() == 0 for slope in slopes)
         assert all(slope[:2].abs().sum() > 0 for slope in slopes)
@@ -219,7 +219,7 @@ class TestFloor:
     @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
     @pytest.mark.parametrize("views", [1, 2])
     def test_is_a_share_of_what_the_baseline_alone_gives_a_short_input(self, share, views):
-        problem = Problem.of(table(views=views), torch.tensor([1, 0]), replace(DEFAULT, floor=share))
+        problem = Problem.of(table(views=views), torch.tensor([1, 0]), replace(ONE_MASK, floor=share))
         wanted = [[share * pressed(EMPTY)] * views, [share * pressed(1 - EMPTY)] * views]
         assert torch.allclose(problem.floor, torch.tensor(wanted, dtype=torch.float64))
 

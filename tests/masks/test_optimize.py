@@ -12,7 +12,7 @@ from reference.marc import explain as literally
 
 import rationales
 from rationales.masks.optimize import optimize
-from rationales.masks.settings import DEFAULT, PAPER, MaskSettings
+from rationales.masks.settings import ONE_MASK, PAPER, MaskSettings
 from rationales.models.tokens import TextInput
 
 TEXTS = [  # one word, a sentence, and texts that take one, three and four segments of 40 tokens
@@ -22,7 +22,7 @@ TEXTS = [  # one word, a sentence, and texts that take one, three and four segme
     " ".join(["Children ran through the market, shouting."] * 4),
     " ".join(["Every morning the baker carried twelve loaves up the hill."] * 5),
 ]
-QUIET = replace(DEFAULT, noise=0.0, flip=0.0, stop="steps", steps=50)
+QUIET = replace(ONE_MASK, noise=0.0, flip=0.0, stop="steps", steps=50)
 
 
 def prepared(texts, head="softmax", family="bert", segment=40):
@@ -103,7 +103,7 @@ class TestEqualsTheLiteralAlgorithm:
 class TestCompany:
     """float64, so that what is left is a difference in kind and not in rounding."""
 
-    NOISY = replace(DEFAULT, steps=40, stop="steps")
+    NOISY = replace(ONE_MASK, steps=40, stop="steps")
 
     def keep_of(self, model, encoded, settings, budget=None):
         with model.borrowed():
@@ -173,7 +173,7 @@ class TestStopping:
         model, encoded = prepared(TEXTS[:3])
         for stop in ("steps", "plateau", "paper"):
             with model.borrowed():
-                settings = replace(DEFAULT, steps=steps, stop=stop)
+                settings = replace(ONE_MASK, steps=steps, stop=stop)
                 found = optimize(model.batch(encoded), torch.zeros(3, dtype=torch.long), settings)
             assert found.steps == [steps] * 3
             assert found.stop == ["steps"] * 3

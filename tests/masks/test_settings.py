@@ -47,7 +47,7 @@ def test_every_setting_explains_itself():
     assert all(one.metadata["help"] for one in fields(MaskSettings))
 
 
-@pytest.mark.parametrize("name", ["steps", "rate", "smallest_sigma", "softness", "small", "warm_size"])
+@pytest.mark.parametrize("name", ["steps", "rate", "smallest_sigma", "softness", "small", "warm_size", "anchor_sigma"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_what_must_be_positive(name, value):
     with pytest.raises(OptionError, match=f"{name} must be greater than 0, not {value}"):
@@ -56,10 +56,22 @@ def test_what_must_be_positive(name, value):
 
 @pytest.mark.parametrize(
     "name",
-    ["sufficiency", "complement", "sparsity", "width", "noise", "decay", "reach", "floor", "levels", "start_sigma"],
+    [
+        "sufficiency",
+        "complement",
+        "sparsity",
+        "width",
+        "noise",
+        "decay",
+        "reach",
+        "floor",
+        "levels",
+        "start_sigma",
+        "anchor",
+    ],
 )
 def test_what_can_be_left_out_but_not_turned_round(name):
-    assert getattr(replace(DEFAULT, **{name: 0.0}), name) == 0
+    assert getattr(replace(DEFAULT, own=0.5, **{name: 0.0}), name) == 0
     with pytest.raises(OptionError, match=name):
         replace(DEFAULT, **{name: -0.1})
 

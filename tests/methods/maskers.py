@@ -15,14 +15,14 @@ import rationales
 from methods.keyword import keyword_model
 from rationales.masks.masker import Network, Shape
 from rationales.masks.masker_file import Card, Masker
-from rationales.masks.settings import DEFAULT
+from rationales.masks.settings import ONE_MASK
 from rationales.masks.train_masker import TrainSettings, train
 from rationales.models.fingerprint import fingerprint
 from rationales.models.tokens import TextInput
 
 KEYWORDS = ("bridge", "joke")
 QUICK = TrainSettings(steps=160, inputs=16, rate=1e-2, width=32, layers=1, heads=2, held=16, looks=2)
-SPARSE = replace(DEFAULT, sparsity=4.0)  # two words are all that is needed
+SPARSE = replace(ONE_MASK, sparsity=4.0)  # two words are all that is needed
 _FOLDER = tempfile.TemporaryDirectory(prefix="maskers")
 
 
@@ -53,7 +53,7 @@ def untrained(model, width=16, layers=1, heads=2):
             torch.manual_seed(0)
             network = Network(shape).eval().requires_grad_(False)
             torch.nn.init.normal_(network.weight.weight, std=0.5)  # masks that differ from word to word
-        card = Card(fingerprint(batch), model.name, model.baseline, model.unit, model.labels, DEFAULT, {})
+        card = Card(fingerprint(batch), model.name, model.baseline, model.unit, model.labels, ONE_MASK, {})
     return Masker(network, card)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rationales.masks.field import field, sources
-from rationales.masks.levels import at_level, drawn, standard
+from rationales.masks.levels import at_level, drawn, scaled, standard
 from rationales.masks.objective import Problem, loss, mask_rows
 from rationales.masks.settings import MaskSettings
 from rationales.masks.state import State, bounded
@@ -19,10 +19,10 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's own
 FLIPS, NOISE = 1, 2  # purposes, so that no random number is used twice
 
 
-def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor) -> Tensor:
+def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(I,): Eq. 8 with the noise of step number `count` (M,); differentiable in w and sigma, both (M, s)."""
     batch, settings = problem.batch, problem.settings
-    z = field_of(batch, settings, w, sigma)
+    z = field_of(batch, settings, w, sigma, anchor)
     keep, shown = z.sigmoid() if settings.own else standard(z, batch), list[Tensor]()
     if settings.own:
         shown.append(keep[batch.rows.mask])
@@ -41,7 +41,7 @@ def step(problem: Problem, state: State) -> State:
     batch, settings = problem.batch, problem.settings
     with torch.enable_grad():
         w, sigma = state.w.detach().requires_grad_(), state.sigma.detach().requires_grad_()
-        slopes = torch.autograd.grad(losses(problem, w, sigma, state.step).sum(), (w, sigma))
+        slopes = torch.autograd.grad(losses(problem, w, sigma, state.step, state.anchor).sum(), (w, sigma))
     count = state.step + 1
     if settings.warm:
         return _warmed(problem, state, slopes, count)
@@ -61,19 +61,20 @@ def step(problem: Problem, state: State) -> State:
         state.memory,
         state.taken,
         state.result,
+        state.anchor,
     )
 
 
-def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> Tensor:
-    """(M, n): Eq. 5, or w alone."""
-    if settings.field == "free":
-        return w
-    return field(batch, w, sigma, 1 if settings.kernel == "sigma" else 2, settings.every)
+def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anchor: Tensor | None = None) -> Tensor:
+    """(M, n): Eq. 5, or w alone; with an `anchor` (M, n) both on one scale, and their sum."""
+    power = 1 if settings.kernel == "sigma" else 2
+    z = w if settings.field == "free" else field(batch, w, sigma, power, settings.every)
+    return z if anchor is None or settings.anchor == 0 else scaled(z, batch) + settings.anchor * anchor
 
 
-def keep_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor) -> Tensor:
+def keep_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(M, n): Eq. 6; a field that has no size of its own is only ordered, and shown on a standard scale."""
-    z = field_of(batch, settings, w, sigma)
+    z = field_of(batch, settings, w, sigma, anchor)
     return z.sigmoid() if settings.own else standard(z, batch)
 
 
@@ -97,6 +98,10 @@ def _warmed(problem: Problem, state: State, slopes: tuple[Tensor, ...], count: T
     total = state.w_mean + slopes[0]  # while collecting, Adam's first moment holds the sum
     real = sources(batch, settings.every)
     start = torch.where(real, -settings.warm_size * total / _deviation(total, batch, real), 0.0)
+    anchor = state.anchor
+    if settings.anchor:
+        wide = field_of(batch, settings, start, torch.full_like(start, settings.anchor_sigma))
+        anchor = torch.where(last, scaled(wide, batch), anchor)
     own = (count - settings.warm).clamp(min=1)
     w, w_mean, w_square = _adam(state.w, slopes[0], state.w_mean, state.w_square, own, settings)
     sigma, sigma_mean, sigma_square = _adam(state.sigma, slopes[1], state.sigma_mean, state.sigma_square, own, settings)
@@ -113,6 +118,7 @@ def _warmed(problem: Problem, state: State, slopes: tuple[Tensor, ...], count: T
         state.memory,
         state.taken,
         state.result,
+        anchor,
     )
 
 

@@ -15,7 +15,9 @@ from rationales.models.randomness import fold, uniform
 LOWEST, HIGHEST = 0.05, 0.95
 GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, cover [0, 1] evenly from the first on
 SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what a rationale may take of its input
-SUFFICIENT = 0.9  # of what the whole input gives the target
+SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
+EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
+CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
 EDGE = 0.3  # softness of the mask that is shown
 LEVELS = 3  # purpose, so that no random number is used twice
 HALVINGS = 16
@@ -83,23 +85,31 @@ def _edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tens
 
 def standard(z: Tensor, batch: Batch) -> Tensor:
     """(M, n): z as a keep between 0 and 1 that does not depend on its offset and scale, 0.5 at its mean."""
+    return torch.sigmoid(2 * scaled(z, batch))
+
+
+def scaled(z: Tensor, batch: Batch) -> Tensor:
+    """(M, n): z with mean 0 and standard deviation 1 over each input's units; 0 where there is none."""
     owner, real = batch.rows.input[: batch.masks], batch.rows.real[: batch.masks]
     count = _sum(real.to(z.dtype), owner, batch.inputs)
     mean = _sum(torch.where(real, z, 0.0), owner, batch.inputs) / count
     away = torch.where(real, z - mean[owner][:, None], 0.0)
     deviation = (_sum(away.square(), owner, batch.inputs) / count).clamp(min=FLAT**2).sqrt()
-    return torch.sigmoid(2 * away / deviation[owner][:, None])
+    return away / deviation[owner][:, None]
 
 
 def sufficient(z: Tensor, batch: Batch, target: Tensor, softness: float) -> Tensor:
     """(M, n): the mask of the smallest size that suffices, with a soft edge: above 0.5 is what suffices.
 
-    The units above the edge alone give the target `SUFFICIENT` of what the whole input gives it; where no size does, it
-    is the size that gives most.
+    The units above the edge alone give the target `SUFFICIENT` of its probability in the whole input, and `EVIDENCE` of
+    its log-odds or `ENOUGH`; where no size does, it is the size that gives most.
     """
     with torch.no_grad():
         index = target[:, None]
-        wanted = SUFFICIENT * batch.predict().gather(1, index).squeeze(1)
+        full, empty = (batch.predict(keep).gather(1, index).squeeze(1) for keep in (batch.ones(), batch.zeros()))
+        odds, least = torch.logit(full, CERTAIN), torch.logit(empty, CERTAIN)
+        restored = torch.sigmoid(least + EVIDENCE * (odds - least)).clamp(max=ENOUGH * full)
+        wanted = torch.maximum(SUFFICIENT * full, restored)
         size = torch.zeros_like(wanted)
         most, open_ = torch.full_like(wanted, -1.0), torch.ones_like(wanted, dtype=torch.bool)
         for share in SIZES:

@@ -12,6 +12,7 @@ from rationales.masks.grid import neighbour_difference
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 from rationales.models.heads import Head
+from rationales.models.probing import explained
 
 SHORT, LONG = 40, 120  # units
 SQUEEZE = 5e-6  # probabilities are taken from [0, 1] into [SQUEEZE, 1 - SQUEEZE] before the logarithm
@@ -60,6 +61,10 @@ def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tenso
         alone, rest = found[2 * number], torch.maximum(found[2 * number + 1], problem.floor)
         if form == "linear":
             part = settings.complement * rest - settings.sufficiency * alone
+        elif form == "log-odds":
+            odds = log_odds(batch, problem.target, logits[2 * number : 2 * number + 2], settings.indicative)
+            left = torch.maximum(odds[1], torch.logit(problem.floor))
+            part = settings.complement * left - settings.sufficiency * odds[0]
         else:
             part = settings.sufficiency * sufficiency(alone)
             part = part + settings.complement * complement(rest, settings.complement_form)
@@ -95,6 +100,18 @@ def evidence(batch: Batch, target: Tensor, logits: Tensor, indicative: float) ->
     if indicative > 0 and batch.head is Head.SOFTMAX:
         likelihood = (1 - indicative) * likelihood + indicative * logits.gather(-1, index).sigmoid()
     return squeeze(batch.pool(likelihood).squeeze(-1))
+
+
+def log_odds(batch: Batch, target: Tensor, logits: Tensor, indicative: float) -> Tensor:
+    """(..., S, classes) -> (..., I, V): the target against all other classes, its logit, or a mix; mean over segments.
+
+    Unlike a probability it does not saturate where the model is sure of itself.
+    """
+    wanted = target[batch.rows.input]
+    found = explained(batch, logits, wanted, "log-odds")
+    if indicative > 0:
+        found = (1 - indicative) * found + indicative * explained(batch, logits, wanted, "logit")
+    return batch.pool(found.unsqueeze(-1)).squeeze(-1)
 
 
 def squeeze(probability: Tensor) -> Tensor:

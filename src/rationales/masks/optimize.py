@@ -70,7 +70,7 @@ def optimize(
 def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) -> list[tuple[int, str]]:
     """Look whether inputs are done; updates what the rule remembers. One read from the device: (steps, reason)."""
     with torch.no_grad():
-        keep = keep_of(batch, settings, state.w, state.sigma)
+        keep = keep_of(batch, settings, state.w, state.sigma, state.anchor)
         real = mask_rows(batch.rows.real, batch)
         last = state.step >= settings.steps
         due = last | (state.step % rule.every == 0)  # an input is looked at after the same steps in any company

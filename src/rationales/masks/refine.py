@@ -28,7 +28,7 @@ def refine(
 
     Nothing is read off the masks on the way, so each input takes all of the steps.
     """
-    settings = replace(settings, stop="steps", warm=0).on(batch.grid)
+    settings = replace(settings, stop="steps", warm=0, anchor=0.0).on(batch.grid)
     found = optimize(batch, target, settings, progress, start)
     with torch.no_grad():
         problem = Problem.of(batch, target, replace(settings, noise=0.0, flip=0.0))

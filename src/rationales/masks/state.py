@@ -28,6 +28,7 @@ class State:
     memory: Tensor  # (M,) what the stopping rule remembers
     taken: Tensor  # (M,) a stopping rule has accepted this mask
     result: Tensor  # (M, n) keep when it was accepted
+    anchor: Tensor  # (M, n) what the first steps collected, smoothed; 0 before and without it
 
     @classmethod
     def start(cls, batch: Batch, settings: MaskSettings, given: tuple[Tensor, Tensor] | None = None) -> State:
@@ -38,7 +39,7 @@ class State:
         line = torch.zeros(len(real), device=batch.device, dtype=torch.long)
         w, sigma = given or (zeros + settings.start_w, torch.full_like(zeros, settings.start_sigma))
         w, sigma = torch.where(real, w, zeros), bounded(batch, settings, sigma)
-        return cls(w, sigma, zeros, zeros, zeros, zeros, line, units + 1, units[:, 0], line.bool(), units)
+        return cls(w, sigma, zeros, zeros, zeros, zeros, line, units + 1, units[:, 0], line.bool(), units, units)
 
     def take(self, masks: Tensor, width: int) -> State:
         """The lines `masks`, cut to `width` units."""

@@ -47,12 +47,12 @@ class Marc(MaskSettings, Method):
             keep = found.keep[owner == number][real[owner == number]]
             mean, most = float(keep.mean()), float(keep.max())
             own: list[Note] = []
-            if mean > FULL and len(keep) > 1:
+            if self.own and mean > FULL and len(keep) > 1:
                 advice = f"raise sparsity (now {self.sparsity:g}) or steps (now {self.steps})"
                 own.append(
                     Note("keeps-everything", f"the mask keeps nearly everything (mean keep {mean:.2f}); {advice}")
                 )
-            if most < EMPTY:
+            if self.own and most < EMPTY:
                 advice = f"lower rate (now {self.rate:g}) or sparsity (now {self.sparsity:g}), or try another baseline"
                 own.append(Note("keeps-nothing", f"the mask keeps nearly nothing (largest keep {most:.2f}); {advice}"))
             if found.stop[number] == "steps" and self.stop != "steps":

@@ -1,0 +1,145 @@
+"""Log-odds as what counts at a level, and what the first steps collect as a part of the field."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from masks.test_levels import TEXTS, batch_of, fields
+from methods.keyword import keyword_model
+
+import rationales
+from rationales.masks.descent import field_of, keep_of, step
+from rationales.masks.levels import scaled, standard
+from rationales.masks.objective import Problem, log_odds, loss
+from rationales.masks.optimize import optimize
+from rationales.masks.settings import DEFAULT, PAPER, replace
+from rationales.masks.state import State
+
+ANCHORED = replace(DEFAULT, steps=30, warm=6, anchor=0.7, anchor_sigma=3.0, stop="steps")
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return batch_of(TEXTS)
+
+
+def units_of(batch, number):
+    rows = batch.rows.input[: batch.masks] == number
+    return rows, batch.rows.real[: batch.masks][rows]
+
+
+class TestScaled:
+    def test_mean_and_deviation_over_the_units_of_an_input(self, tiny):
+        batch = tiny[1]
+        found = scaled(5 * fields(batch) + 2, batch)
+        for number in range(1, batch.inputs):
+            rows, real = units_of(batch, number)
+            values = found[rows][real]
+            assert float(values.mean()) == pytest.approx(0, abs=1e-9)
+            assert float(values.square().mean()) == pytest.approx(1, abs=1e-6)
+        assert torch.equal(standard(fields(batch), batch), torch.sigmoid(2 * scaled(fields(batch), batch)))
+
+    def test_a_flat_field_is_zero_and_has_a_gradient(self, tiny):
+        batch = tiny[1]
+        z = torch.full_like(fields(batch), 3.0).requires_grad_()
+        found = scaled(z, batch)
+        assert not found.any()
+        (slope,) = torch.autograd.grad((found * fields(batch)).sum(), z)
+        assert torch.isfinite(slope).all()
+        assert slope.abs().max() > 0
+
+
+class TestLogOdds:
+    def test_is_the_target_against_the_rest_averaged_over_segments(self, tiny):
+        batch = tiny[1]
+        made = torch.Generator().manual_seed(1)
+        logits = torch.randn((2, batch.size[0], batch.classes), generator=made, dtype=batch.dtype)
+        target = torch.tensor([0, 1, 1])
+        for share in (0.0, 0.25):
+            found = log_odds(batch, target, logits, share)
+            for number in range(3):
+                rows = torch.nonzero(batch.rows.input == number).flatten().tolist()
+                own = int(target[number])
+                for side in range(2):
+                    odds = []
+                    for row in rows:
+                        values = logits[side, row].tolist()
+                        others = math.log(sum(math.exp(v) for place, v in enumerate(values) if place != own))
+                        odds.append((1 - share) * (values[own] - others) + share * values[own])
+                    assert float(found[side, number, 0]) == pytest.approx(sum(odds) / len(odds), abs=1e-9)
+
+    def test_the_complement_need_not_fall_below_the_floor(self, tiny):
+        batch, target = tiny[1], torch.zeros(3, dtype=torch.long)
+        how = replace(DEFAULT, width=0.0)
+        floor = torch.full((3, 1), 0.5, dtype=batch.dtype)
+        problem = Problem(batch, target, how, floor)
+        low, lower = (torch.zeros((2, batch.size[0], batch.classes), dtype=batch.dtype) for _ in range(2))
+        low[1, :, 0], lower[1, :, 0] = -2.0, -5.0
+        keep, sigma = batch.ones()[: batch.masks], batch.ones()[: batch.masks]
+        assert torch.equal(loss(problem, low, keep, sigma), loss(problem, lower, keep, sigma))
+        free = Problem(batch, target, how, torch.zeros_like(floor))
+        assert torch.allclose(loss(free, low, keep, sigma) - loss(free, lower, keep, sigma), 3 * floor.new_ones(3))
+
+
+class TestAnchor:
+    def test_is_what_the_first_steps_collected_smoothed(self, tiny):
+        model, batch = tiny
+        how = ANCHORED.on(batch.grid)
+        with model.borrowed():
+            problem = Problem.of(batch, torch.ones(3, dtype=torch.long), how)
+            state = State.start(batch, how)
+            for _ in range(how.warm):
+                assert not state.anchor.any()
+                assert not state.w.any()
+                state = step(problem, state)
+        for number in range(3):
+            rows, real = units_of(batch, number)
+            smoothed = []
+            for line, there, at in zip(state.w[rows], real, batch.rows.position[: batch.masks][rows], strict=True):
+                w, x = line[there].tolist(), at[there].tolist()
+                smoothed += [
+                    sum(value * math.exp(-((b - a) ** 2) / 9.0) for value, b in zip(w, x, strict=True)) for a in x
+                ]
+            mean = sum(smoothed) / len(smoothed)
+            size = math.sqrt(sum((value - mean) ** 2 for value in smoothed) / len(smoothed)) or 1.0
+            wanted = [(value - mean) / size for value in smoothed]
+            assert state.anchor[rows][real].tolist() == pytest.approx(wanted, abs=1e-6)
+        later = step(problem, state)
+        assert torch.equal(later.anchor, state.anchor)
+        assert not torch.equal(later.w, state.w)
+
+    def test_stays_in_the_field(self, tiny):
+        batch, z = tiny[1], fields(tiny[1])
+        w, sigma = fields(batch, 1), torch.full_like(z, 1.5)
+        plain = field_of(batch, ANCHORED, w, sigma)
+        assert torch.equal(field_of(batch, ANCHORED, w, sigma, z), scaled(plain, batch) + 0.7 * z)
+        assert torch.equal(field_of(batch, replace(ANCHORED, anchor=0.0), w, sigma, z), plain)
+        both = scaled(plain, batch) + 0.7 * z
+        assert torch.equal(keep_of(batch, ANCHORED, w, sigma, z), standard(both, batch))
+
+    def test_alone_equals_in_a_batch(self, tiny):
+        model, batch = tiny
+        with model.borrowed():
+            together = optimize(batch, torch.ones(3, dtype=torch.long), ANCHORED).keep
+            for number in range(3):
+                alone = optimize(batch.take([number]), torch.ones(1, dtype=torch.long), ANCHORED).keep
+                mine = together[batch.rows.input == number][:, : alone.shape[1]]
+                assert torch.allclose(mine, alone, atol=1e-6)
+
+    def test_needs_steps_that_collect(self):
+        assert replace(DEFAULT, warm=0).on(None).anchor == 0
+        assert replace(DEFAULT, steps=2).on(None).anchor == 0
+        assert DEFAULT.on(None).anchor == DEFAULT.anchor > 0
+        assert PAPER.anchor == PAPER.warm == 0
+
+    def test_both_keywords_are_found(self):
+        model = rationales.load(*keyword_model("bridge", "joke"))
+        text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
+        result = rationales.explain(model, text)
+        words = [unit.text for unit in result.units]
+        for word in ("bridge", "joke"):
+            place = words.index(word)
+            assert result.scores[place] == result.scores[max(0, place - 2) : place + 3].max()
+        assert result.probabilities["rationale"]["found"] >= 0.9 * result.probabilities["full"]["found"]
