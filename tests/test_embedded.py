@@ -28,10 +28,10 @@ class Probe:
     words: tuple[str, ...]
 
 
-# How these came about: ten were written first, of which seven are found; ten more were then added before looking at
-# them, and all of those are found. Six of the first ten ("not good", "Not bad at all", "can't say I enjoyed", "boring
-# mess", "Never boring" and the pattern of "did not like") were named as examples to whoever wrote the training
-# templates; none is in the training texts word for word, but texts of the same pattern are.
+# How these came about: ten were written first, of which the method of that time found seven; ten more were then added
+# before looking at them, and it found all of those. Six of the first ten ("not good", "Not bad at all", "can't say I
+# enjoyed", "boring mess", "Never boring" and the pattern of "did not like") were named as examples to whoever wrote the
+# training templates; none is in the training texts word for word, but texts of the same pattern are.
 PROBES = [
     # negation: the rationale needs both the negation and what it negates
     Probe("This movie was not good .", "negative", ("not", "good")),
@@ -77,12 +77,8 @@ def found(probe):
     return result.target == probe.label and set(probe.words) <= chosen and few
 
 
-# Missed when this was written: each is a finding about the model or the method.
-MISSED = {
-    "I did not like the ending.": "finds 'did not' and 'ending.'; without 'like' the model still says .92",
-    "There is nothing funny about this so-called comedy.": "finds 'There is nothing' and 'called comedy'",
-    PROBES[-1].text: "the model is wrong, .63 positive",
-}
+# Missed when this was written: a finding about the model.
+MISSED = {PROBES[-1].text: "the model is wrong, .63 positive"}
 
 
 def test_not_good_is_negative_because_of_both_words():
