@@ -47,6 +47,8 @@ def reproduce(
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no scores.")] = False,
     tf32: Annotated[bool, typer.Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card.")] = False,
+    runs: Annotated[int | None, typer.Option(help="Models that are trained for each setting (gt-…).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at once, each in its own process (gt-…).")] = None,
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
 
@@ -59,6 +61,8 @@ def reproduce(
       rationales reproduce marc-table1 --data data/ --out results --device cuda
 
       rationales reproduce marc-table1 --limit 20 --rows random,marc,saliency-norm --model embedded
+
+      rationales reproduce gt-fig5 --data data/ --out results --device cuda --runs 5
     """
     from rationales.experiments.registry import EXPERIMENTS, Request
 
@@ -71,15 +75,20 @@ def reproduce(
         return
     if cache is not None and no_cache:
         raise OptionError("give --cache or --no-cache, not both")
-    for name, value in (("limit", limit), ("validation", validation)):
+    wanted = EXPERIMENTS[table or ""]
+    counts = {"limit": limit, "validation": validation, "runs": runs, "jobs": jobs}
+    for name, value in counts.items():
         if value is not None and value < 1:
             raise OptionError(f"--{name} must be at least 1, not {value}")
+    for name, given in {**counts, "model": model, "tf32": tf32 or None}.items():
+        if given is not None and name != "limit" and name not in wanted.takes:
+            raise OptionError(f"{table} takes no --{name}")
     made_folder(out)
     silence_libraries()
     from rationales.report.progress import progress
 
     with progress(f"reproducing {table}") as report:
-        outcome = EXPERIMENTS[table or ""].run(
+        outcome = wanted.run(
             Request(
                 data=data,
                 model=model,
@@ -91,16 +100,30 @@ def reproduce(
                 cache=None if no_cache else cache or score_folder(),
                 out=out,
                 tf32=tf32,
+                runs=runs,
+                jobs=jobs,
                 progress=report,
                 tell=lambda line: typer.echo(line, err=True),
             )
         )
     if out is not None:
         write_table(outcome.table, out, outcome.to_markdown(), outcome.shown)
+        _draw(outcome, out)
     if as_json:
         typer.echo(outcome.table.to_json(), nl=False)
     else:
         _show(outcome)
+
+
+def _draw(outcome: Outcome, out: Path) -> None:
+    """The experiment's own figures; what cannot be drawn is told."""
+    if outcome.draw is None:
+        return
+    try:
+        for path in outcome.draw(out):
+            typer.echo(f"wrote {path}", err=True)
+    except OptionError as error:
+        typer.echo(f"no figures: {error}", err=True)
 
 
 def _list(table: str | None) -> None:

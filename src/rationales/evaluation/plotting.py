@@ -56,7 +56,8 @@ def plot(table: Table, path: str | os.PathLike[str]) -> Path:
             panel.spines[side].set_visible(False)
     panels[0].set_yticks(places, [row.title for row in table.rows])
     panels[0].set_ylim(rows - 0.5, -0.5)
-    said = f"{table.model}, {len(table.inputs)} inputs, protocol {table.protocol.name}; means with 95 % intervals"
+    how = "" if table.protocol is None else f", protocol {table.protocol.name}"
+    said = f"{table.model}, {len(table.inputs)} {table.unit}{how}; means with 95 % intervals"
     figure.supxlabel(said, fontsize=8, color="#4a5568")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150)

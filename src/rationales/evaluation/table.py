@@ -56,14 +56,16 @@ class Table:
 
     rows: tuple[Row, ...]
     metrics: tuple[str, ...]
-    inputs: tuple[str, ...]  # the names of the examples
-    protocol: Protocol
+    inputs: tuple[str, ...]  # the names of the examples, or of whatever else values are of (see `unit`)
+    protocol: Protocol | None  # None: no metric here removes units, and `recipe` says what is measured
     selection: str
     model: str
     baseline: str
     seed: int
     versions: Mapping[str, str]
     remarks: tuple[str, ...] = ()  # whatever else a reader must know
+    recipe: str = ""  # what is measured, where no protocol says it
+    unit: str = "inputs"  # what values are of: inputs, or runs with the mean of each
 
     def __getitem__(self, title: str) -> Row:
         for row in self.rows:
@@ -116,12 +118,13 @@ class Table:
 
     def notes(self, reference: str | None = None) -> list[str]:
         """What must be said below a table: where it comes from and how to read it."""
-        where = f"Model {self.model}, baseline {self.baseline}, {len(self.inputs)} inputs, seed {self.seed}"
+        where = f"Model {self.model}, baseline {self.baseline}, {len(self.inputs)} {self.unit}, seed {self.seed}"
         said = [
-            f"{where}; means with 95 % bootstrap intervals over inputs.",
-            f"Protocol {self.protocol.describe()}.",
+            f"{where}; means with 95 % bootstrap intervals over {self.unit}.",
+            self.recipe if self.protocol is None else f"Protocol {self.protocol.describe()}.",
         ]
-        if self.selection != self.protocol.selection and any(map(selects, self.metrics)):
+        ruled = self.protocol is not None and self.selection != self.protocol.selection
+        if ruled and any(map(selects, self.metrics)):
             said.append(f"Words were selected by {self.selection}.")
         if reference is not None:
             said.append(f"* differs from {reference} with p < {SIGNIFICANT} (paired sign flips, corrected after Holm).")

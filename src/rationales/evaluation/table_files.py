@@ -23,7 +23,8 @@ def to_csv(table: Table) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([*_HEAD, *_TAIL])
-    tail = (table.protocol.name, table.selection, table.model, table.seed)
+    protocol = "" if table.protocol is None else table.protocol.name
+    tail = (protocol, table.selection, table.model, table.seed)
     for row in table.rows:
         head = (row.title, row.method, json.dumps(dict(row.options), default=str), _text(row.smooth))
         for name, cell in row.cells.items():
@@ -43,14 +44,16 @@ def to_dict(table: Table) -> dict[str, Any]:
         "format": FORMAT,
         "metrics": list(table.metrics),
         "inputs": list(table.inputs),
-        "protocol": table.protocol.to_dict(),
-        "described": table.protocol.describe(),
+        "protocol": None if table.protocol is None else table.protocol.to_dict(),
+        "described": table.recipe if table.protocol is None else table.protocol.describe(),
         "selection": table.selection,
         "model": table.model,
         "baseline": table.baseline,
         "seed": table.seed,
         "versions": dict(table.versions),
         "remarks": list(table.remarks),
+        "recipe": table.recipe,
+        "unit": table.unit,
         "rows": [_row_to_dict(row) for row in table.rows],
     }
 
@@ -64,13 +67,15 @@ def from_dict(data: Mapping[str, Any]) -> Table:
             rows=tuple(_row_from_dict(row) for row in data["rows"]),
             metrics=tuple(data["metrics"]),
             inputs=tuple(data["inputs"]),
-            protocol=Protocol.from_dict(data["protocol"]),
+            protocol=None if data["protocol"] is None else Protocol.from_dict(data["protocol"]),
             selection=data["selection"],
             model=data["model"],
             baseline=data["baseline"],
             seed=data["seed"],
             versions=data["versions"],
             remarks=tuple(data.get("remarks", ())),
+            recipe=data.get("recipe", ""),
+            unit=data.get("unit", "inputs"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"this is no whole table: {type(error).__name__} {error}") from None

@@ -1,0 +1,66 @@
+"""The networks that runs train, by name, with the recipes that bring them to the accuracy in little time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from rationales.groundtruth.networks.rationale_models import RationaleModel, Selecting
+from rationales.groundtruth.networks.recurrent import AttentiveReader
+from rationales.groundtruth.networks.resnet import resnet34, small_resnet
+from rationales.groundtruth.networks.transformer import TextTransformer
+from rationales.groundtruth.networks.vit import small_vit
+from rationales.groundtruth.training import Recipe
+
+TOLERANCE = 0.015  # how far a rationale model's share of selected words may be from the wanted one
+
+
+@dataclass(frozen=True)
+class PictureNetwork:
+    """A network for pictures of size x size."""
+
+    title: str
+    make: Callable[[int, int], nn.Module]  # classes, size
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class TextNetwork:
+    """A network for words."""
+
+    title: str
+    make: Callable[[int, Sequence[str], float], nn.Module]  # words in the vocabulary, labels, selection rate
+    recipe: Recipe
+    selects: bool = False  # whether it decides by words that it selects first
+    tells: bool = True  # whether it says what it looked at
+
+
+PICTURES: dict[str, PictureNetwork] = {
+    "resnet34": PictureNetwork("ResNet-34", lambda classes, _: resnet34(classes), Recipe(epochs=40)),
+    "small-resnet": PictureNetwork(
+        "small ResNet", lambda classes, _: small_resnet(classes), Recipe(epochs=40, rate=2e-3, batch=64)
+    ),
+    "small-vit": PictureNetwork(
+        "small ViT", lambda classes, size: small_vit(classes, size), Recipe(epochs=80, rate=5e-4, warm=100)
+    ),
+}
+_SELECTING = Recipe(epochs=30, least=13, rate=2e-3, batch=256)
+TEXTS: dict[str, TextNetwork] = {
+    "attention": TextNetwork(
+        "BiLSTM with attention", lambda words, labels, _: AttentiveReader(words, labels), Recipe(epochs=30)
+    ),
+    "transformer": TextNetwork(
+        "Transformer",
+        lambda words, labels, _: TextTransformer(words, labels),
+        Recipe(epochs=30, rate=5e-4, warm=100),
+        tells=False,
+    ),
+    "reinforce": TextNetwork(
+        "RL", lambda words, labels, rate: RationaleModel(words, labels, Selecting("reinforce", rate)), _SELECTING, True
+    ),
+    "hardkuma": TextNetwork(
+        "CR", lambda words, labels, rate: RationaleModel(words, labels, Selecting("hardkuma", rate)), _SELECTING, True
+    ),
+}

@@ -1,0 +1,199 @@
+"""One run from the beginning to the end: train, see that the model relies on the plant, explain, measure."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from rationales.evaluation.cache import model_print
+from rationales.evaluation.sampling import evenly
+from rationales.experiments.ground_truth.explaining import Questions, method_print, questions, told
+from rationales.experiments.ground_truth.plan import BIRDS, TRIES, Plan, Setting
+from rationales.experiments.ground_truth.record import Attempt, Record, Stage
+from rationales.experiments.ground_truth.rows import MethodSpec
+from rationales.groundtruth import Modified, Planted
+from rationales.groundtruth.folds import Fold
+from rationales.groundtruth.training import Epoch, Folds, Further, Recipe, Trained, correct, train
+from rationales.models.model import Model
+
+STEPS = (0.6, 0.7, 0.8, 0.9, 0.95)  # accuracies on the way; beyond each, methods are asked once
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A training about to begin, and what is to be explained after it."""
+
+    factory: Callable[[], nn.Module]
+    data: Folds
+    recipe: Recipe
+    test: Modified
+    where: str  # the plant, its place, and what it was put into
+    model: Callable[[nn.Module], Model]  # a trained network as something that can be explained
+    enough: float  # accuracy on the test part that a run must have
+    renew: Callable[[int], Fold] | None = None
+    also: Further | None = None
+    check: Callable[[nn.Module], str] | None = None  # what else keeps a trained model from counting; empty: nothing
+    selects: bool = False
+
+
+Prepare = Callable[[Plan, Setting, int], Ready]  # the third is the number of the attempt
+
+
+def carry_out(
+    plan: Plan, setting: Setting, specs: Sequence[MethodSpec], prepare: Prepare, about: str, old: Record | None = None
+) -> Record:
+    """Train until a model is accurate and relies on the plant, `TRIES` times at most, then ask the methods.
+
+    `old`: an earlier record of the same run; where the training gives the very same model again, what methods said of
+    it is taken over.
+    """
+    began = time.perf_counter()
+    attempts: list[Attempt] = []
+    for number in range(TRIES):
+        ready = prepare(plan, setting, number)
+        watch = _Watch(ready, setting, specs)
+        started = time.perf_counter()
+        with reproducible():
+            trained = train(
+                ready.factory,
+                ready.data,
+                ready.recipe,
+                seed=setting.training_seed(plan, number),
+                device=home(setting),
+                also=ready.also,
+                renew=ready.renew,
+                each=watch if setting.along else None,
+            )
+        attempts.append(_attempt(ready, trained, setting.training_seed(plan, number), time.perf_counter() - started))
+        if attempts[-1].why:
+            continue
+        made = _explained(ready, trained, setting, specs, old)
+        return replace(
+            made,
+            plan=plan,
+            print=run_print(plan, setting, about),
+            attempts=tuple(attempts),
+            stages=tuple(watch.stages),
+            seconds=time.perf_counter() - began,
+        )
+    why = f"{TRIES} trainings with different seeds did not do: {attempts[-1].why}"
+    seconds = time.perf_counter() - began
+    return Record(plan, run_print(plan, setting, about), tuple(attempts), ready.test.bound, failed=why, seconds=seconds)
+
+
+def missing(record: Record | None, plan: Plan, setting: Setting, specs: Sequence[MethodSpec], about: str) -> bool:
+    """Whether a run is still to be made, or has not all that is wanted of it."""
+    if record is None or record.print != run_print(plan, setting, about):
+        return True
+    if record.failed:
+        return False
+    kind, size = ("image", round(record.units[0] ** 0.5)) if plan.data == BIRDS else ("text", 0)
+    return any(one.key not in record.told or record.told[one.key].print != _today(one, kind, size) for one in specs)
+
+
+def run_print(plan: Plan, setting: Setting, about: str) -> str:
+    """A print of what a run depends on, methods and device left aside."""
+    shared = replace(setting, methods=(), data=None, device=None)
+    return hashlib.blake2b(repr((plan, shared, about, TRIES, STEPS)).encode(), digest_size=8).hexdigest()
+
+
+def home(setting: Setting) -> torch.device:
+    """Where models are trained and explained."""
+    return torch.device(setting.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Inside the block an NVIDIA card computes convolutions the same way every time."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = before
+
+
+def _attempt(ready: Ready, trained: Trained, seed: int, seconds: float) -> Attempt:
+    shown = trained.relies(ready.test.bound) if ready.test.bound < 1 else None  # else nothing can show it
+    why = ready.check(trained.module) if ready.check is not None else ""
+    if not why and trained.accuracy <= ready.enough:  # what the best epoch reaches on unseen examples decides
+        why = f"accuracy on the test part {trained.accuracy:.1%}, not above {ready.enough:.0%}"
+    if not why and shown is not None and not shown.relies:
+        why = str(shown)
+    p = shown.p if shown is not None else float("nan")
+    return Attempt(seed, ready.where, trained.accuracy, trained.tested, len(trained.history), seconds, p, why)
+
+
+def explained_inputs(planted: Sequence[Planted], limit: int) -> list[Planted]:
+    """At most so many of the test inputs, as many of each class as can be, evenly spread."""
+    sides = [[one for one in planted if one.which == which] for which in sorted({one.which for one in planted})]
+    taken: set[str] = set()
+    for place, own in enumerate(sides):
+        count = max(1, (limit + len(sides) - 1 - place) // len(sides))
+        taken |= {one.example.name for one in evenly(own, count)}
+    return [one for one in planted if one.example.name in taken][:limit]
+
+
+def _questions(ready: Ready, module: nn.Module, setting: Setting) -> Questions:
+    return questions(
+        ready.model(module),
+        explained_inputs(ready.test.planted, setting.limit),
+        background=ready.test.planted,
+        shares=setting.shares,
+        selects=ready.selects,
+        seed=setting.seed,
+    )
+
+
+def _explained(
+    ready: Ready, trained: Trained, setting: Setting, specs: Sequence[MethodSpec], old: Record | None
+) -> Record:
+    """What methods say of a trained model; the fields that tell of the training are filled in by the caller."""
+    asked = _questions(ready, trained.module, setting)
+    weights = model_print(asked.model)
+    known = {} if old is None or old.weights != weights or setting.along else dict(old.told)
+    for one in specs:
+        if one.key not in known or known[one.key].print != _today(one, asked.model.kind, asked.size):
+            known[one.key] = told(asked, one)
+    return Record(
+        plan=Plan("", ""),
+        print="",
+        attempts=(),
+        bound=ready.test.bound,
+        weights=weights,
+        names=tuple(one.example.name for one in asked.planted),
+        which=tuple(one.which for one in asked.planted),
+        units=tuple(len(one) for one in asked.regions),
+        region=tuple(int(one.sum()) for one in asked.regions),
+        idle=tuple(int(one.sum()) for one in asked.idle),
+        told=known,
+    )
+
+
+def _today(spec: MethodSpec, kind: str, size: int) -> str:
+    """The print of what this method would say now."""
+    return method_print(spec, spec.built(kind, size))
+
+
+class _Watch:
+    """Asks methods during the training, once for every step of accuracy."""
+
+    def __init__(self, ready: Ready, setting: Setting, specs: Sequence[MethodSpec]) -> None:
+        self.ready, self.setting, self.specs = ready, setting, specs
+        self.test = ready.data.test.to(home(setting))
+        self.stages: list[Stage] = []
+        self.reached = -1
+
+    def __call__(self, epoch: Epoch, module: nn.Module) -> None:
+        accuracy = correct(module, self.test, self.ready.recipe.batch) / len(self.test)
+        step = sum(accuracy > one for one in STEPS)
+        if step > self.reached:
+            self.reached = step
+            asked = _questions(self.ready, module, self.setting)
+            self.stages.append(Stage(epoch.number, accuracy, {one.key: told(asked, one) for one in self.specs}))
