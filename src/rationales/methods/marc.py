@@ -55,7 +55,7 @@ class Marc(MaskSettings, Method):
             if self.own and most < EMPTY:
                 advice = f"lower rate (now {self.rate:g}) or sparsity (now {self.sparsity:g}), or try another baseline"
                 own.append(Note("keeps-nothing", f"the mask keeps nearly nothing (largest keep {most:.2f}); {advice}"))
-            if found.stop[number] == "steps" and self.stop != "steps":
+            if found.stop[number] == "steps" and self.stop != "steps" and self.schedule == "constant":
                 advice = f"raise steps (now {self.steps})"
                 own.append(Note("not-converged", f"the mask was still moving after {self.steps} steps; {advice}"))
             notes.append(own)
