@@ -12,6 +12,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 SMALL := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 CHROMIUM ?= chromium
+QUICK ?= --quick
 
 export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -55,11 +56,16 @@ format: setup ## put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## every benchmark, each prints a small table
+bench: setup ## every benchmark, each prints a small table; those of speed with small settings (QUICK= for all of it)
 	@mkdir -p "$(TMPDIR)"
 	@set -e; for script in bench/*.py; do \
-	  test -e "$$script" || { echo "no benchmarks yet"; break; }; \
-	  echo "== $$script"; HF_HUB_OFFLINE=1 $(BIN)/python "$$script"; \
+	  grep -q '^if __name__' "$$script" || continue; \
+	  case "$$script" in \
+	    bench/peer_run.py) continue ;; \
+	    bench/speed.py | bench/scaling.py | bench/rivals.py) flags="$(QUICK)" ;; \
+	    *) flags= ;; \
+	  esac; \
+	  echo "== $$script"; HF_HUB_OFFLINE=1 $(BIN)/python "$$script" $$flags; \
 	done
 
 wheel: setup ## build dist/rationales-*.whl

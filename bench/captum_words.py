@@ -1,0 +1,66 @@
+"""captum's methods on the words of a text, wired as its tutorials do: through `inputs_embeds`, from the PAD token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from captum import attr
+from captum._utils.models.linear_model import SkLearnLinearRegression
+from torch import Tensor
+
+from rationales.models.text import TextModel
+from rationales.models.tokens import TextInput
+
+AT_ONCE = 32  # variants
+
+
+def attributions(model: TextModel, text: str, samples: int, permutations: int) -> dict[str, Callable[[], Tensor]]:
+    """What to call for each method; all explain the probability of the predicted class."""
+    batch = model.batch(model.encode([TextInput(text)]))
+    if len(batch.ids) > 1:
+        raise ValueError("captum is given texts of one segment")
+    module: Any = model.networks[0].module
+    target = int(batch.predict().argmax())
+    words, empty = batch.embedded(), batch.emptied()
+    owner = batch.owner[0].clamp(max=batch.size[1])  # special tokens are one more feature
+    feature = owner[None, :, None]
+
+    def said(embedded: Tensor) -> Tensor:
+        masks = {"attention_mask": batch.attention.expand(len(embedded), -1)}
+        if batch.types is not None:
+            masks["token_type_ids"] = batch.types.expand(len(embedded), -1)
+        found: Tensor = module(inputs_embeds=embedded, **masks).logits.softmax(-1)
+        return found
+
+    def frozen(work: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        def held() -> Tensor:
+            with model.borrowed():
+                return work()
+
+        return held
+
+    gradients = attr.IntegratedGradients(said)
+    occlusion = attr.Occlusion(said)
+    lime = attr.Lime(said, interpretable_model=SkLearnLinearRegression())
+    shapley = attr.ShapleyValueSampling(said)
+
+    @torch.no_grad()
+    def perturbed(method: Any, **how: Any) -> Tensor:
+        found: Tensor = method.attribute(words, baselines=empty, target=target, perturbations_per_eval=AT_ONCE, **how)
+        return found
+
+    width = words.shape[-1]
+    return {
+        "integrated gradients, 50 steps": frozen(lambda: gradients.attribute(words, empty, target, n_steps=50)),
+        "occlusion, 5 tokens": frozen(
+            lambda: perturbed(occlusion, sliding_window_shapes=(min(5, words.shape[1]), width), strides=(1, width))
+        ),
+        f"lime, {samples} samples": frozen(
+            lambda: perturbed(lime, feature_mask=feature, n_samples=samples, show_progress=False)
+        ),
+        f"shapley sampling, {permutations}": frozen(
+            lambda: perturbed(shapley, feature_mask=feature, n_samples=permutations)
+        ),
+    }

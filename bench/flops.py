@@ -1,0 +1,81 @@
+"""Floating-point operations of one row: forward, and back to what the model reads, with frozen weights.
+
+A product with a weight is done once on the way there and once on the way back (the gradient of its input; no weight has
+one). The two products of attention have no weight: each needs two on the way back. Only products and convolutions
+count, and only what a row needs: no padding, nothing that is run again to save memory. One multiplication and addition
+are two operations.
+
+    layer(T)  = 2 * 2 T (4 h^2 + 2 h f) + 3 * 4 T^2 h        T tokens, h hidden size, f size of the inner layer
+    text(T)   = layers * layer(T) + 2 * 2 (h^2 + h c)        c classes; BERT's pooler and classifier read one token
+    vit       = layers * layer(P + 1) + 2 * 2 (P h 3 p^2 + h c)          P patches of p x p pixels
+    resnet    = 2 * sum over convolutions of 2 k^2 in out H W + 2 * 2 h c   H x W: what the convolution gives
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from timing import Seen
+
+from rationales.masks.settings import MaskSettings
+from rationales.models.batch import Batch
+
+
+def layers(config: Any, tokens: int) -> float:
+    """The layers of an encoder of BERT's shape."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    linear = 2 * tokens * (4 * hidden**2 + 2 * hidden * inner)
+    attention = 4 * tokens**2 * hidden
+    return float(config.num_hidden_layers * (2 * linear + 3 * attention))
+
+
+def text(config: Any, tokens: int) -> float:
+    """A BERT sequence classifier on one row of so many tokens."""
+    hidden = config.hidden_size
+    return float(layers(config, tokens) + 4 * (hidden**2 + hidden * config.num_labels))
+
+
+def vit(config: Any) -> float:
+    """A ViT on one picture of `config.image_size`."""
+    patches = (config.image_size // config.patch_size) ** 2
+    read = patches * config.hidden_size * config.num_channels * config.patch_size**2
+    return float(layers(config, patches + 1) + 4 * (read + config.hidden_size * config.num_labels))
+
+
+def resnet(config: Any, side: int) -> float:
+    """A ResNet of bottleneck blocks on one picture of side x side pixels; the stride lies in the 3 x 3 convolution."""
+
+    def convolution(kernel: int, inside: int, outside: int, side: int) -> int:
+        return 2 * kernel**2 * inside * outside * side**2
+
+    side = -(-side // 2)
+    total = convolution(7, config.num_channels, config.embedding_size, side)
+    side, inside = -(-side // 2), config.embedding_size
+    for stage, (outside, depth) in enumerate(zip(config.hidden_sizes, config.depths, strict=True)):
+        narrow = outside // 4
+        for block in range(depth):
+            before, stride = side, 2 if block == 0 and (stage or config.downsample_in_first_stage) else 1
+            side = -(-side // stride)
+            total += convolution(1, inside, narrow, before) + convolution(3, narrow, narrow, side)
+            total += convolution(1, narrow, outside, side)
+            if inside != outside or stride != 1:
+                total += convolution(1, inside, outside, side)
+            inside = outside
+    return float(2 * total + 4 * inside * config.num_labels)
+
+
+def of_run(seen: Seen, row: Callable[[int], float]) -> float:
+    """All operations of one optimisation: every row of every step of every input; `row` takes a row's size."""
+    owner, cost = seen.batch.rows.input.tolist(), seen.batch.cost()
+    once: float = sum(seen.steps[number] * row(size) for number, size in zip(owner, cost, strict=True))
+    return rows_per_step(seen.method, seen.batch) * once
+
+
+def rows_per_step(settings: MaskSettings, batch: Batch) -> float:
+    """How often a step runs each row of the batch: as rationale and as complement of every mask that it shows.
+
+    With `views="turn"` a step looks at one of the baselines alone, so that each row has its turn in some of the steps.
+    """
+    masks = 2 * (bool(settings.own) + bool(settings.levels))
+    return masks / batch.views if settings.views == "turn" else masks

@@ -1,0 +1,202 @@
+"""What the benchmarks of speed share: clocks that wait for the device, its peak, memory, tables and files."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from field import held
+from torch import Tensor
+
+from rationales.errors import OptionError, RationalesError
+from rationales.files import write_text
+from rationales.methods.marc import Marc
+from rationales.methods.method import Attribution, Progress
+from rationales.models.batch import Batch
+from rationales.models.loading import device_of
+
+Work = Callable[[], object]
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options that all of them have."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=None, help="of torch on a CPU; else as torch decides")
+    parser.add_argument(
+        "--clock",
+        default="wall",
+        choices=list(CLOCKS),
+        help="cpu: this process's own time, for ratios on a busy machine",
+    )
+    parser.add_argument("--repeat", type=int, default=3, help="timed runs; the median counts")
+    parser.add_argument("--quick", action="store_true", help="small settings, to see that all of it runs")
+    parser.add_argument("--out", type=Path, help="write all figures as JSON")
+    return parser
+
+
+def ready(given: argparse.Namespace) -> torch.device:
+    """The device, checked; threads set, no remarks of transformers in between."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if given.clock == "cpu" and given.device != "cpu":
+        raise OptionError("--clock cpu counts what the CPU does; on another device use the wall clock")
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    return torch.device(device_of(given.device))
+
+
+def run(main: Callable[[], None]) -> None:
+    """A user's mistake is one line and exit code 2."""
+    try:
+        main()
+    except RationalesError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done all it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds(work: Work, device: torch.device, clock: str = "wall") -> float:
+    """One run, from an idle device to an idle device."""
+    wait(device)
+    began = CLOCKS[clock]()
+    work()
+    wait(device)
+    return CLOCKS[clock]() - began
+
+
+def interleaved(
+    works: dict[str, Work], repeat: int, device: torch.device, clock: str = "wall"
+) -> dict[str, list[float]]:
+    """Seconds of every work in every round: one after the other, so that a busy machine is busy for all of them."""
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeat):
+        for name, work in works.items():
+            found[name].append(seconds(work, device, clock))
+    return found
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> float:
+    """The median of the rounds' own ratios."""
+    return statistics.median(one / other for one, other in zip(over, under, strict=True))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One call of MaRC's `scores`: what was asked, and how long it took."""
+
+    method: Marc
+    batch: Batch
+    steps: list[int]  # of every input
+    seconds: float
+
+
+@contextlib.contextmanager
+def watched(device: torch.device, clock: str = "wall") -> Iterator[list[Seen]]:
+    """Times the optimisation inside `explain`, beside all else that `explain` does."""
+    plain, seen = Marc.scores, list[Seen]()
+
+    def scores(self: Marc, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        parts: list[Attribution] = []
+        spent = seconds(lambda: parts.append(plain(self, batch, target, progress)), device, clock)
+        seen.append(Seen(self, batch, parts[0].steps, spent))
+        return parts[0]
+
+    with patch.object(Marc, "scores", scores):
+        yield seen
+
+
+def matmul_peak(device: torch.device, clock: str = "wall") -> float:
+    """Operations per second of one large product: bfloat16 on CUDA, float32 on a CPU; the best of some."""
+    cuda = device.type == "cuda"
+    side, products = (8192, 10) if cuda else (1536, 1)
+    left, right = torch.randn(2, side, side, device=device, dtype=torch.bfloat16 if cuda else torch.float32)
+
+    def multiply() -> None:
+        for _ in range(products):
+            left @ right
+
+    times = [seconds(multiply, device, clock) for _ in range(7)]
+    return 2 * side**3 * products / min(times[2:])
+
+
+@contextlib.contextmanager
+def peak_memory(device: torch.device) -> Iterator[list[float]]:
+    """The most that was held inside the block beyond what was held before it, in MB.
+
+    On CUDA what tensors hold; on a CPU what the process holds, of which the allocator keeps some for later use.
+    """
+    found: list[float] = []
+    gc.collect()
+    if device.type == "cuda":
+        wait(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device) / 2**20
+        yield found
+        found.append(torch.cuda.max_memory_allocated(device) / 2**20 - before)
+    else:
+        with contextlib.suppress(OSError, AttributeError):  # only the GNU C library has it
+            ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or it would be used again unseen
+        before = held(forget=True)
+        yield found
+        found.append(held() - before)
+
+
+def setting(device: torch.device, clock: str = "wall") -> dict[str, Any]:
+    """Where it was measured."""
+    import transformers
+
+    cuda = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if cuda else platform.processor() or platform.machine()
+    return {
+        "device": f"{device.type}: {name}",
+        "clock": clock,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def headline(device: torch.device) -> str:
+    """The same in one line."""
+    told = setting(device)
+    threads = "" if device.type == "cuda" else f", {told['threads']} thread(s)"
+    return f"{told['device']}{threads}, torch {told['torch']}, transformers {told['transformers']}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need to be, the first to the left."""
+    wide = [max(len(line[at]) for line in [columns, *rows]) for at in range(len(columns))]
+    lines = []
+    for line in [columns, *rows]:
+        cells = [one.ljust(wide[at]) if at == 0 else one.rjust(wide[at]) for at, one in enumerate(line)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def save(out: Path | None, found: Any) -> None:
+    """Write what there is so far, where it is asked for."""
+    if out is not None:
+        write_text(out, json.dumps(found, indent=1))

@@ -1,0 +1,97 @@
+"""The formulas count what torch counts, and the rows that a step runs are the rows that the network sees."""
+
+from __future__ import annotations
+
+import flops
+import pytest
+import torch
+import transformers
+from subjects import pictures, random_text, words
+from timing import Seen
+from torch.utils.flop_counter import FlopCounterMode
+
+import rationales
+from rationales.methods import build
+
+
+def counted(module, **given):
+    """Forward and back to what is read, with frozen weights, by torch's own counter."""
+    module.requires_grad_(False).eval()
+    (read,) = given.values()
+    with FlopCounterMode(display=False) as counter:
+        module(**given).logits.sum().backward()
+    assert read.grad is not None
+    return counter.get_total_flops()
+
+
+def test_a_bert():
+    config = transformers.BertConfig(
+        vocab_size=30, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, num_labels=5
+    )
+    module = transformers.BertForSequenceClassification._from_config(config, attn_implementation="eager")
+    read = torch.randn(1, 17, 24, requires_grad=True)
+    assert flops.text(config, 17) == counted(module, inputs_embeds=read)
+
+
+def test_a_vit():
+    config = transformers.ViTConfig(
+        hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, image_size=32, num_labels=5
+    )
+    module = transformers.ViTForImageClassification._from_config(config, attn_implementation="eager")
+    assert flops.vit(config) == counted(module, pixel_values=torch.randn(1, 3, 32, 32, requires_grad=True))
+
+
+@pytest.mark.parametrize("side", [32, 50])
+def test_a_resnet(side):
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[16, 24, 32, 40], depths=[2, 1, 2, 1], num_labels=5
+    )
+    module = transformers.ResNetForImageClassification(config)
+    pixels = torch.randn(1, 3, side, side, requires_grad=True)
+    assert flops.resnet(config, side) == counted(module, pixel_values=pixels)
+
+
+def test_the_usual_sizes():
+    """As published: 85 million weights in the layers of BERT-base, 4.1 and 17.5 thousand million products."""
+    bert = flops.layers(transformers.BertConfig(), 1)
+    assert bert == pytest.approx(2 * 2 * 85e6, rel=0.01)
+    assert flops.resnet(transformers.ResNetConfig(num_labels=1000), 224) == pytest.approx(2 * 2 * 4.1e9, rel=0.01)
+    assert flops.vit(transformers.ViTConfig(num_labels=1000)) == pytest.approx(2 * 2 * 17.5e9, rel=0.03)
+
+
+def run(model, inputs, options):
+    """The optimisation, and how many rows went through the network on the way there and back."""
+    method = build("marc", {"steps": 6, "stop": "steps", **options}, model.kind)
+    module = model.networks[0].module if model.kind == "text" else model.module
+    rows = []
+
+    def note(_, given, named):
+        if torch.is_grad_enabled():
+            rows.append(len(named["input_ids"] if "input_ids" in named else given[0]))
+
+    batch = model.batch(model.encode([model.read(one, None) for one in inputs]))
+    with model.borrowed(), torch.no_grad():
+        handle = module.register_forward_pre_hook(note, with_kwargs=True)
+        found = method.scores(batch, torch.zeros(batch.inputs, dtype=torch.long))
+        handle.remove()
+    return Seen(method, batch, found.steps, 1.0), sum(rows)
+
+
+@pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"levels": 0.5}])
+def test_the_rows_of_texts(options):
+    model = random_text("bert-tiny", torch.device("cpu"), segment=32, overlap=4)
+    seen, rows = run(model, [words(8), words(60)], options)
+    assert seen.batch.size[0] > 2, "one of the texts has segments"
+    assert flops.of_run(seen, lambda _: 1.0) == rows
+
+
+@pytest.mark.parametrize("options", [{}, {"preset": "resnet"}])
+def test_the_rows_of_pictures(options):
+    module = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(48, 3))
+
+    def prepared(picture):
+        return torch.tensor(list(picture.resize((16, 16)).tobytes())).view(16, 16, 3).permute(2, 0, 1) / 255
+
+    model = rationales.load(module, prepared, baseline=["black", "white", "mean"], labels=["a", "b", "c"])
+    seen, rows = run(model, pictures(2, 16), options)
+    assert flops.of_run(seen, lambda _: 1.0) == rows
