@@ -46,6 +46,7 @@ class Job:
     """Everything that stays the same while a table is made."""
 
     model: Model
+    asked: Model  # the same, or a coarser copy: for what needs no gradients
     recipe: Protocol
     metrics: Sequence[Metric]
     rule: Selection | None
@@ -90,7 +91,7 @@ def collect(job: Job, held: Held, entry: Entry, into: Collected, progress: Progr
         began = time.perf_counter()
         into.curves.append(
             faithfulness(
-                model,
+                job.asked,
                 [held.encoded[number] for number in good],
                 [scores for own in scored if (scores := own.scores) is not None],
                 None if recipe.label == "predicted" else [held.explained[number] for number in good],
@@ -106,8 +107,9 @@ def collect(job: Job, held: Held, entry: Entry, into: Collected, progress: Progr
 def _scores(job: Job, held: Held, method: Method, progress: Progress | None) -> list[Scored]:
     """What the method says of all rows, from the cache where it is there."""
     encoded, targets = held.encoded, held.explained
+    model = job.model if "gradients" in method.needs else job.asked
     if job.cache is None:
-        return score_rows(job.model, encoded, method, targets, seed=job.seed, progress=progress)
+        return score_rows(model, encoded, method, targets, seed=job.seed, progress=progress)
     keys = [
         entry_key(job.print, input_print(one), method, target, job.seed)
         for one, target in zip(encoded, targets, strict=True)
@@ -118,7 +120,7 @@ def _scores(job: Job, held: Held, method: Method, progress: Progress | None) -> 
     while done < len(missing):  # in parts, so that an interruption does not cost everything
         some, began = missing[done : done + size], time.perf_counter()
         made = score_rows(
-            job.model,
+            model,
             [encoded[number] for number in some],
             method,
             [targets[number] for number in some],

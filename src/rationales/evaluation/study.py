@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from rationales.errors import InputError, RationalesError
 from rationales.evaluation.cache import cache_of, model_print
@@ -26,6 +27,7 @@ from rationales.evaluation.selection import selection as find_rule
 from rationales.evaluation.table import Cell, Row, Table
 from rationales.evaluation.words import gold_words
 from rationales.models.model import Model
+from rationales.models.text import TextModel
 from rationales.options import whole
 from rationales.version import __version__
 
@@ -148,8 +150,12 @@ def study(
     cache: Any = None,
     selection: str | Selection | None = None,
     filler: Any = None,
+    coarse: bool = False,
 ) -> Study:
-    """Check everything that can be checked before a method is asked; see `evaluate` for what is given."""
+    """Check everything that can be checked before a method is asked; see `evaluate` for what is given.
+
+    `coarse`: on a card, what needs no gradients is asked of a copy of the model in half precision (11 bits).
+    """
     recipe = find(protocol, model.kind)
     given = list(examples)
     names = _checked(given, recipe, model)
@@ -162,15 +168,17 @@ def study(
     for one in rules:
         one.check(gold)
     kept = cache_of(cache)
+    asked = model.copied(torch.float16) if coarse and isinstance(model, TextModel) and model.on_card else model
     job = Job(
         model,
+        asked,
         recipe,
         found,
         rule,
         whole("the seed", seed),
         find_filler(filler if filler is not None else recipe.filler) if _fills(recipe) else None,
         kept,
-        model_print(model) if kept is not None else "",
+        (model_print(model) + (" in half" if asked is not model else "")) if kept is not None else "",
         any(metric.kind == "curves" for metric in found) or any("model" in one.needs for one in rules),
     )
     remarks = () if metrics is not None else left_out(has, model.kind)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from torch import Tensor
 
@@ -23,14 +21,17 @@ def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Te
     """(I,): Eq. 8 with the noise of step number `count` (M,); differentiable in w and sigma, both (M, s)."""
     batch, settings = problem.batch, problem.settings
     z = field_of(batch, settings, w, sigma, anchor)
-    keep, shown = z.sigmoid() if settings.own else standard(z, batch), list[Tensor]()
+    keep, shown = z, list[Tensor]()
+    if settings.own or settings.neighbours:  # else the loss does not ask for the mask's own size
+        keep = z.sigmoid() if settings.own else standard(z, batch)
     if settings.own:
         shown.append(keep[batch.rows.mask])
     if settings.levels:
         shown.append(at_level(z, batch, drawn(batch, count, settings.small), settings.softness))
     flipped = [_flipped(batch, settings, one, count) for one in shown]
     both = torch.stack([side for one in flipped for side in (one, 1 - one)])  # (2 or 4, S, n): Eq. 1 and Eq. 3
-    with _precision(batch, settings):  # the network alone: the field and the loss stay as they are
+    half = torch.autocast(batch.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
+    with half:  # the network alone: the field and the loss stay as they are
         logits = batch.logits(both, _noise(batch, settings, count, len(both)))
     return loss(problem, logits, keep, sigma)
 
@@ -45,10 +46,7 @@ def step(problem: Problem, state: State) -> State:
     count = state.step + 1
     if settings.warm:
         return _warmed(problem, state, slopes, count)
-    w_new, w_mean, w_square = _adam(state.w, slopes[0], state.w_mean, state.w_square, count, settings)
-    sigma_new, sigma_mean, sigma_square = _adam(
-        state.sigma, slopes[1], state.sigma_mean, state.sigma_square, count, settings
-    )
+    (w_new, sigma_new), (w_mean, sigma_mean), (w_square, sigma_square) = _adam(state, slopes, count, settings)
     return State(
         w_new,
         bounded(batch, settings, sigma_new),
@@ -79,11 +77,13 @@ def keep_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anch
 
 
 def _adam(
-    value: Tensor, slope: Tensor, mean: Tensor, square: Tensor, count: Tensor, settings: MaskSettings
+    state: State, slopes: tuple[Tensor, ...], count: Tensor, settings: MaskSettings
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """(2, M, s) three times, of w and of sigma: the values after step number `count`, and Adam's moments."""
+    value, slope = torch.stack([state.w, state.sigma]), torch.stack(slopes)
     rate = _rate(settings, count, value.dtype)
-    mean = BETAS[0] * mean + (1 - BETAS[0]) * slope
-    square = BETAS[1] * square + (1 - BETAS[1]) * slope.square()
+    mean = BETAS[0] * torch.stack([state.w_mean, state.sigma_mean]) + (1 - BETAS[0]) * slope
+    square = BETAS[1] * torch.stack([state.w_square, state.sigma_square]) + (1 - BETAS[1]) * slope.square()
     power = count.to(value.dtype)[:, None]
     corrected = mean / (1 - BETAS[0] ** power)
     size = (square / (1 - BETAS[1] ** power)).sqrt() + EPSILON
@@ -103,8 +103,7 @@ def _warmed(problem: Problem, state: State, slopes: tuple[Tensor, ...], count: T
         wide = field_of(batch, settings, start, torch.full_like(start, settings.anchor_sigma))
         anchor = torch.where(last, scaled(wide, batch), anchor)
     own = (count - settings.warm).clamp(min=1)
-    w, w_mean, w_square = _adam(state.w, slopes[0], state.w_mean, state.w_square, own, settings)
-    sigma, sigma_mean, sigma_square = _adam(state.sigma, slopes[1], state.sigma_mean, state.sigma_square, own, settings)
+    (w, sigma), (w_mean, sigma_mean), (w_square, sigma_square) = _adam(state, slopes, own, settings)
     zeros = torch.zeros_like(total)
     return State(
         torch.where(last, start, torch.where(collecting, state.w, w)),
@@ -136,15 +135,6 @@ def _rate(settings: MaskSettings, count: Tensor, dtype: torch.dtype) -> Tensor:
     done = (count - 1).to(dtype)[:, None] / max(1, settings.steps - settings.warm)
     falling = (1 + torch.cos(torch.pi * done)) / 2
     return settings.rate * (falling if settings.schedule == "cosine" else torch.ones_like(done))
-
-
-def _precision(batch: Batch, settings: MaskSettings) -> AbstractContextManager[object]:
-    """Half as many bits, where the card multiplies them faster: on NVIDIA's from Ampere on; a CPU would be slower."""
-    wanted = settings.precision
-    if wanted == "auto":
-        fast = batch.device.type == "cuda" and torch.cuda.get_device_capability(batch.device)[0] >= 8
-        wanted = "bfloat16" if fast and batch.dtype == torch.float32 else "full"
-    return nullcontext() if wanted == "full" else torch.autocast(batch.device.type, dtype=torch.bfloat16)
 
 
 def _flipped(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tensor) -> Tensor:

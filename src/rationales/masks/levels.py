@@ -6,6 +6,8 @@ in that sense if its mask is good at every level, so each step of the optimisati
 
 from __future__ import annotations
 
+from math import ceil, log2
+
 import torch
 from torch import Tensor
 
@@ -17,10 +19,12 @@ GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, cover 
 SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what a rationale may take of its input
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
+TOGETHER, FEW = 256, 3  # rows that are asked about all sizes at once; with more, so many sizes at a time
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
 EDGE = 0.3  # softness of the mask that is shown
 LEVELS = 3  # purpose, so that no random number is used twice
-HALVINGS = 16
+HALVINGS = 16  # of the interval in which the edge of a mask is looked for
+TRIED = {"cuda": 15}  # places at once, by device: where a call costs more than what it computes
 FLAT = 1e-4  # a field that varies less is taken to be flat
 
 
@@ -74,13 +78,26 @@ def _edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tens
         0, group, torch.where(real, values, -torch.inf).amax(1), "amax"
     )
     low, high = low - beyond, high + beyond
-    rate = 1 / tau[group][:, None]
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        kept = torch.sigmoid((fixed - middle[group][:, None]) * rate) * real
-        above = _sum(kept, group, len(level)) / count > level
-        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    return (low + high) / 2, deviation
+    return _crossing(fixed, batch, level, 1 / tau, low, high), deviation
+
+
+def _crossing(fixed: Tensor, batch: Batch, level: Tensor, rate: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """(groups,): where between `low` and `high` the mean of sigmoid((fixed - q) rate) falls to the level.
+
+    Between them some places are tried at once, and the search goes on between two of these.
+    """
+    group, real = groups(batch), batch.rows.real[..., None]
+    count = _sum(real[..., 0].to(fixed.dtype), group, len(level))[:, None]
+    tried = TRIED.get(fixed.device.type, 1)
+    steps = torch.arange(tried + 2, device=fixed.device, dtype=fixed.dtype) / (tried + 1)
+    for _ in range(ceil(HALVINGS / log2(tried + 1))):
+        places = low[:, None] + (high - low)[:, None] * steps  # (groups, tried + 2), from low to high
+        inner = places[group, None, 1:-1]
+        kept = (torch.sigmoid((fixed[..., None] - inner) * rate[group][:, None, None]) * real).sum(1)
+        mean = torch.zeros_like(places[:, 1:-1]).index_add(0, group, kept) / count
+        above = (mean > level[:, None]).sum(1, keepdim=True)  # the mean falls from place to place
+        low, high = places.gather(1, above)[:, 0], places.gather(1, above + 1)[:, 0]
+    return (low + high) / 2
 
 
 def standard(z: Tensor, batch: Batch) -> Tensor:
@@ -112,13 +129,16 @@ def sufficient(z: Tensor, batch: Batch, target: Tensor, softness: float) -> Tens
         wanted = torch.maximum(SUFFICIENT * full, restored)
         size = torch.zeros_like(wanted)
         most, open_ = torch.full_like(wanted, -1.0), torch.ones_like(wanted, dtype=torch.bool)
-        for share in SIZES:
-            level = torch.full((batch.inputs * batch.views,), share, device=z.device, dtype=z.dtype)
-            hard = (at_level(z, batch, level, softness) > 0.5).to(z.dtype)
-            found = batch.predict(hard).gather(1, index).squeeze(1)
-            better = open_ & (found > most)
-            size, most = torch.where(better, share, size), torch.where(better, found, most)
-            open_ = open_ & ~(most >= wanted)
+        some = len(SIZES) if len(SIZES) * batch.size[0] <= TOGETHER else FEW
+        for begin in range(0, len(SIZES), some):
+            shares = SIZES[begin : begin + some]
+            levels = (torch.full((batch.inputs * batch.views,), one, device=z.device, dtype=z.dtype) for one in shares)
+            hard = torch.stack([(at_level(z, batch, level, softness) > 0.5).to(z.dtype) for level in levels])
+            for share, said in zip(shares, batch.predict(hard), strict=True):
+                found = said.gather(1, index).squeeze(1)
+                better = open_ & (found > most)
+                size, most = torch.where(better, share, size), torch.where(better, found, most)
+                open_ = open_ & ~(most >= wanted)
             if not open_.any():
                 break
         edge = _edge(z, batch, size.repeat_interleave(batch.views), softness)

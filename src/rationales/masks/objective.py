@@ -53,21 +53,23 @@ def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tenso
     size and one of a drawn level.
     """
     batch, settings = problem.batch, problem.settings
-    found = evidence(batch, problem.target, logits, settings.indicative)  # (2 or 4, I, V)
     kinds = [("log", settings.own)] if settings.own else []
     kinds += [(settings.level_form, settings.levels)] if settings.levels else []
     total = torch.zeros((), device=logits.device, dtype=logits.dtype)
     for number, (form, weight) in enumerate(kinds):
-        alone, rest = found[2 * number], torch.maximum(found[2 * number + 1], problem.floor)
-        if form == "linear":
+        pair = logits[2 * number : 2 * number + 2]
+        if form == "log-odds":
+            alone, rest = log_odds(batch, problem.target, pair, settings.indicative)  # (I, V) each
+            rest = torch.maximum(rest, torch.logit(problem.floor))
             part = settings.complement * rest - settings.sufficiency * alone
-        elif form == "log-odds":
-            odds = log_odds(batch, problem.target, logits[2 * number : 2 * number + 2], settings.indicative)
-            left = torch.maximum(odds[1], torch.logit(problem.floor))
-            part = settings.complement * left - settings.sufficiency * odds[0]
         else:
-            part = settings.sufficiency * sufficiency(alone)
-            part = part + settings.complement * complement(rest, settings.complement_form)
+            alone, rest = evidence(batch, problem.target, pair, settings.indicative)
+            rest = torch.maximum(rest, problem.floor)
+            if form == "linear":
+                part = settings.complement * rest - settings.sufficiency * alone
+            else:
+                part = settings.sufficiency * sufficiency(alone)
+                part = part + settings.complement * complement(rest, settings.complement_form)
         total = total + weight * part
     regular = settings.width * width(sigma, sources(batch, settings.every))
     if settings.own:

@@ -24,12 +24,14 @@ def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> 
         return False
     if any(later[0] < earlier[0] for earlier, later in pairwise(extents)):
         return False
-    covered, until = True, 0
+    until = 0
     for start, end in [*extents, (len(text), len(text))]:  # in order, so what lies before `until` has been looked at
-        covered = covered and (start <= until or all(map(_swallowed, text[until:start])))
-        until = max(until, end)
-    if not covered:
-        return False
+        if start > until:
+            missed = text[until:start]
+            if not (missed.isspace() or all(map(_swallowed, missed))):
+                return False
+        if end > until:
+            until = end
     known = agreeing = 0
     for piece, (start, end) in zip(pieces, extents, strict=True):
         plain = _plain(piece)

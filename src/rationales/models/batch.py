@@ -40,7 +40,7 @@ class Batch(ABC):
     head: Head
     grid: tuple[int, int] | None  # height and width when units are the pixels of a grid, row by row
     budget: int  # what is run through the model at once: rows x cost of the longest (see `cost`)
-    _plans: dict[tuple[int, int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
+    plans: dict[tuple[int, int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     # -- what a kind of model has to say ------------------------------------------------------------------------
 
@@ -56,12 +56,17 @@ class Batch(ABC):
     def take(self, inputs: Sequence[int]) -> Self:
         """The batch of these inputs alone; they are given in rising order, and stay in it."""
 
+    def copied(self, dtype: torch.dtype) -> Batch:
+        """The same rows through copies of the modules whose weights are of another precision."""
+        raise NotImplementedError(f"{type(self).__name__} has no copies")
+
     def seen_on(self, view: Tensor) -> Batch:
         """The batch of the same inputs on one baseline each, `view` (inputs,); only where views are baselines."""
         raise ModelError("several networks explained together are looked at together")
 
     # -- and where gradients at its input, or its inside, are asked for -------------------------------------------
 
+    enough: ClassVar[dict[str, int]] = {}  # by device: a piece of this cost is not made fuller by much shorter rows
     apart: ClassVar[bool] = True  # views are different networks, so that rows of two views cannot go through together
     reads: ClassVar[int] = 0  # axes of what one row reads; 0: nothing that gradients could be taken of
 
@@ -188,16 +193,20 @@ class Batch(ABC):
     def _plan(self, variants: int, rows: int) -> tuple[list[Piece], Tensor]:
         """The pieces for so many variants of the first rows, and where each row of the result is found in them."""
         wanted = (variants, rows, self.budget)
-        if wanted not in self._plans:
+        if wanted not in self.plans:
             cost, view = self.cost(), self.rows.view.tolist() if self.apart else [0] * self.size[0]
             pieces: list[Piece] = []
             for which in range(max(view) + 1):
                 places = [place for place in range(variants * rows) if view[place % rows] == which]
-                for group in pack([cost[place % rows] for place in places], self.budget):
+                for group in pack([cost[place % rows] for place in places], self.budget, self._enough):
                     where = torch.tensor([places[member] for member in group], device=self.device)
                     pieces.append(Piece(where, where % rows, which, max(cost[places[m] % rows] for m in group)))
-            self._plans[wanted] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
-        return self._plans[wanted]
+            self.plans[wanted] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
+        return self.plans[wanted]
+
+    @property
+    def _enough(self) -> int | None:
+        return self.enough.get(self.device.type)
 
     def blocks(self, rows: int | None = None, weight: int = 1) -> Iterator[Block]:
         """The first rows, or all, in blocks that fit `budget`, longest first, each with room for some variants.
@@ -209,7 +218,7 @@ class Batch(ABC):
         view = self.rows.view[:count].tolist() if self.apart else [0] * count
         for which in range(max(view) + 1):
             own = [row for row, seen in enumerate(view) if seen == which]
-            for group in pack([weight * cost[row] for row in own], self.budget):
+            for group in pack([weight * cost[row] for row in own], self.budget, self._enough):
                 longest = max(cost[own[member]] for member in group)
                 row = torch.tensor([own[member] for member in group], device=self.device)
                 yield Block(row, which, longest, max(1, self.budget // (weight * longest * len(group))))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rationales.errors import ModelError
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.heads import class_logits
+from rationales.models.precision import copied
 from rationales.models.randomness import normal
 
 
@@ -74,7 +75,8 @@ class ImageBatch(Batch):
     def seen_on(self, view: Tensor) -> ImageBatch:
         rows = view * self.masks + torch.arange(self.masks, device=self.device)
         taken = self.rows
-        return ImageBatch(
+        seen = replace(
+            self,
             rows=replace(
                 taken,
                 input=taken.input[rows],
@@ -86,29 +88,26 @@ class ImageBatch(Batch):
                 position=taken.position[: self.masks],
                 blend=taken.blend[: self.masks] * self.views,
             ),
-            inputs=self.inputs,
             views=1,
-            classes=self.classes,
-            head=self.head,
-            budget=self.budget,
-            grid=self.grid,
-            module=self.module,
-            pixels=self.pixels,
             empty=self.empty[rows],
         )
+        seen.plans = self.plans  # rows of pictures are all alike: a plan for so many holds for any of them
+        return seen
+
+    def copied(self, dtype: torch.dtype) -> ImageBatch:
+        (module,) = copied([self.module], dtype)
+        for weight in module.parameters():
+            if weight.dim() == 4:  # half precision is fast with a pixel's channels side by side
+                weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+        return replace(self, module=module, pixels=self.pixels.to(dtype), empty=self.empty.to(dtype))
 
     def take(self, inputs: Sequence[int]) -> ImageBatch:
         chosen = torch.tensor(list(inputs), device=self.device)
         row = torch.nonzero(torch.isin(self.rows.input, chosen)).flatten()
-        return ImageBatch(
+        return replace(
+            self,
             rows=self.rows.take(row, self.size[1]),
             inputs=len(inputs),
-            views=self.views,
-            classes=self.classes,
-            head=self.head,
-            budget=self.budget,
-            grid=self.grid,
-            module=self.module,
             pixels=self.pixels[chosen],
             empty=self.empty[row],
         )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 CPU_BYTES = 2 * 2**30  # of activations; more is not faster there
-GPU_SHARE = 0.7  # of what is free; the rest is for what lives between two layers
+GPU_SHARE = 0.6  # of what is free; the rest is for what lives between two layers
 
 
 def token_budget(config: Any, length: int, device: torch.device, itemsize: int = 4) -> int:
@@ -45,7 +45,8 @@ def available_bytes(device: torch.device) -> int:
     """What activations may take on this device."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return int(free * GPU_SHARE)
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's, but not in use
+        return int((free + idle) * GPU_SHARE)
     try:
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # not every system tells

@@ -36,7 +36,8 @@ def mix(value: Tensor) -> Tensor:
 def fold(key: Tensor, *numbers: int | Tensor) -> Tensor:
     """Keys for another purpose, step or variant; `numbers` are one for all or (R,). Equal in, equal out."""
     for number in numbers:
-        key = mix(key + (torch.as_tensor(number, device=key.device) + 1) * _GOLDEN)
+        step = (number + 1) * _GOLDEN
+        key = mix(key + (_wrapped(step) if isinstance(step, int) else step))
     return key
 
 
@@ -71,6 +72,11 @@ def _normal_places(device: torch.device, dtype: torch.dtype) -> Tensor:
 def _bits(key: Tensor, count: int) -> Tensor:
     place = torch.arange(1, count + 1, device=key.device, dtype=torch.int64) * _GOLDEN
     return mix(key[:, None] + place)
+
+
+def _wrapped(number: int) -> int:
+    """As 64 bits with a sign, as tensors count."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _shift(value: Tensor, bits: int) -> Tensor:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+PADDING = 0.1
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -69,14 +71,21 @@ class Block:
         return Piece(torch.arange(len(row), device=row.device), row, self.view, self.size)
 
 
-def pack(cost: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Groups of row numbers, longest rows first: (rows in the group) x (its longest row) stays within budget."""
+def pack(cost: Sequence[int], budget: int, enough: int | None = None) -> Iterator[list[int]]:
+    """Groups of row numbers, longest rows first: (rows in the group) x (its longest row) stays within budget.
+
+    A group of cost `enough` takes no row that would be padded by more than `PADDING` of the longest.
+    """
     order = sorted(range(len(cost)), key=lambda row: -cost[row])
     piece: list[int] = []
     for row in order:
-        if piece and cost[piece[0]] * (len(piece) + 1) > budget:
-            yield piece
-            piece = []
+        if piece:
+            longest = cost[piece[0]]
+            full = longest * (len(piece) + 1) > budget
+            short = enough is not None and longest * len(piece) >= enough and cost[row] < (1 - PADDING) * longest
+            if full or short:
+                yield piece
+                piece = []
         piece.append(row)
     if piece:
         yield piece

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,9 +18,9 @@ from rationales.models.heads import Head
 from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes, stored_bytes, token_budget
 from rationales.models.randomness import content_key
-from rationales.models.state import attribute_set, frozen
+from rationales.models.state import attribute_set, frozen, no_collection
 from rationales.models.text_batch import Network, TextBatch
-from rationales.models.tokens import Encoded, TextInput, encode
+from rationales.models.tokens import Encoded, TextInput, encode, tokenized
 from rationales.models.units import UnitKind
 
 LONGEST_SEGMENT = 8192  # tokens; models that could take more are given overlapping segments of this length
@@ -53,8 +53,10 @@ class TextModel:
                 f"an input is a text or a tuple of two texts, or a list of these, not {type(given).__name__}"
             )
         for text in (source.text, source.pair or ""):
-            if any("\ud800" <= mark <= "\udfff" for mark in text):
-                raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate)")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate)") from None
         return source
 
     def title(self, source: TextInput) -> str:
@@ -75,7 +77,12 @@ class TextModel:
 
     def encode(self, inputs: Sequence[TextInput]) -> list[Encoded]:
         """Each input's units and rows."""
-        return [encode(source, self.tokenizer, self.unit, self.limit, self.overlap) for source in inputs]
+        with no_collection():
+            told = tokenized(inputs, self.tokenizer)
+            return [
+                encode(source, self.tokenizer, self.unit, self.limit, self.overlap, own)
+                for source, own in zip(inputs, told, strict=True)
+            ]
 
     def batch(self, encoded: Sequence[Encoded], seed: int = 0) -> TextBatch:
         """The rows of all these inputs together."""
@@ -140,6 +147,15 @@ class TextModel:
         with self.borrowed():
             stored = stored_bytes([one.module for one in self.networks], lambda: batch.forward(piece, keep, None))
         return max(1, available_bytes(batch.device) * batch.lengths[row] // max(stored, 1))
+
+    @property
+    def on_card(self) -> bool:
+        """Whether it runs on a card that is fast with half precision."""
+        return self.networks[0].baseline.device.type == "cuda"
+
+    def copied(self, dtype: torch.dtype) -> TextModel:
+        """The same model with the weights of a copy in another precision."""
+        return replace(self, networks=[network.copied(dtype) for network in self.networks])
 
     def target(self, wanted: str | int | None) -> int | None:
         """The number of a class given by label or number."""

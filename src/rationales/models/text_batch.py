@@ -8,7 +8,7 @@ every architecture, and keep = 1 is bit for bit the plain model. A replaced word
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rationales.errors import ModelError
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.heads import class_logits
+from rationales.models.precision import copied
 from rationales.models.randomness import normal
 from rationales.models.state import output_replaced
 
@@ -43,6 +44,11 @@ class Network:
             raise ModelError("the model does not give one row of logits for each text; is it a sequence classifier?")
         return found
 
+    def copied(self, dtype: torch.dtype) -> Network:
+        """The same with the weights of a copy in another precision."""
+        module, embedding = copied([self.module, self.embedding], dtype)
+        return replace(self, module=module, embedding=embedding)
+
 
 @dataclass(eq=False)
 class TextBatch(Batch):
@@ -57,6 +63,7 @@ class TextBatch(Batch):
     unit: str = "word"  # what a unit is: word, token or sentence
 
     reads: ClassVar[int] = 2
+    enough: ClassVar[dict[str, int]] = {"cuda": 2**15, "cpu": 2**10}
 
     def cost(self) -> list[int]:
         return self.lengths
@@ -130,25 +137,22 @@ class TextBatch(Batch):
     def _all(self, rows: Tensor | None) -> Tensor:
         return torch.arange(self.size[0], device=self.device) if rows is None else rows
 
+    def copied(self, dtype: torch.dtype) -> TextBatch:
+        return replace(self, networks=[network.copied(dtype) for network in self.networks])
+
     def take(self, inputs: Sequence[int]) -> TextBatch:
         row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
         width = int(self.rows.real[row].sum(1).max())
         lengths = [self.lengths[index] for index in row.tolist()]
         longest = max(lengths)
         owner = self.owner[row, :longest]
-        return TextBatch(
+        return replace(
+            self,
             rows=self.rows.take(row, width),
             inputs=len(inputs),
-            views=self.views,
-            classes=self.classes,
-            head=self.head,
-            grid=None,
-            budget=self.budget,
-            networks=self.networks,
             ids=self.ids[row, :longest],
             attention=self.attention[row, :longest],
             types=self.types[row, :longest] if self.types is not None else None,
             owner=torch.where(owner == self.size[1], torch.full_like(owner, width), owner),
             lengths=lengths,
-            unit=self.unit,
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 from math import prod
@@ -79,19 +80,56 @@ class _Frame:
     part_types: list[int]
 
 
-def encode(source: TextInput, tokenizer: Any, unit: UnitKind, limit: int, overlap: int) -> Encoded:
+@dataclass(frozen=True)
+class _Told:
+    """What the tokenizer says of an input."""
+
+    ids: list[list[int]]  # of each part, without special tokens
+    extents: list[list[Extent] | None]  # where it says that these stand, if it does
+    whole: Mapping[str, Any]  # all parts together, with special tokens
+
+
+def tokenized(inputs: Sequence[TextInput], tokenizer: Any) -> list[_Told | None]:
+    """What a fast tokenizer says of many inputs, all asked at once; None where it has to be asked one by one."""
+    if len(inputs) < 2 or not getattr(tokenizer, "is_fast", False) or any(one.pair is not None for one in inputs):
+        return [None] * len(inputs)
+    texts = [one.text for one in inputs]
+    bare = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    whole = tokenizer(texts, return_special_tokens_mask=True, verbose=False)
+    names = [name for name in ("input_ids", "token_type_ids", "special_tokens_mask") if name in whole]
+    return [
+        _Told(
+            [bare["input_ids"][number]],
+            [bare["offset_mapping"][number]],
+            {name: whole[name][number] for name in names},
+        )
+        for number in range(len(inputs))
+    ]
+
+
+def _tell(texts: Sequence[str], tokenizer: Any) -> _Told:
+    fast = {"return_offsets_mapping": True} if getattr(tokenizer, "is_fast", False) else {}
+    bare = [tokenizer(text, add_special_tokens=False, verbose=False, **fast) for text in texts]
+    whole = tokenizer(*texts, return_special_tokens_mask=True, verbose=False)
+    return _Told([one["input_ids"] for one in bare], [one.get("offset_mapping") for one in bare], whole)
+
+
+def encode(
+    source: TextInput, tokenizer: Any, unit: UnitKind, limit: int, overlap: int, told: _Told | None = None
+) -> Encoded:
     """Cut a text into units and rows of at most `limit` tokens; every unit is in at least one row."""
     texts = [source.text] if source.pair is None else [source.text, source.pair]
     for text in texts:
         if not text.strip():
             raise InputError(f"{source.name or 'the text'} is empty; there is nothing to explain")
-    ids = [tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
-    frame = _frame(tokenizer, texts, ids)
+    told = told or _tell(texts, tokenizer)
+    ids = told.ids
+    frame = _frame(told)
     capacity = limit - sum(len(special) for special in frame.ids)
     if capacity < len(texts):
         raise ModelError(f"the model takes {limit} tokens, too few for any text")
-    parts = [_part(text, tokens, tokenizer, unit, capacity // (2 * len(texts)) or 1)
-             for text, tokens in zip(texts, ids, strict=True)]  # fmt: skip
+    parts = [_part(text, tokens, tokenizer, unit, capacity // (2 * len(texts)) or 1, extents)
+             for text, tokens, extents in zip(texts, ids, told.extents, strict=True)]  # fmt: skip
     if not all(part.units for part in parts):
         raise InputError(f"the tokenizer makes nothing of {source.title}: no token, so nothing to explain")
     units = tuple(
@@ -99,10 +137,10 @@ def encode(source: TextInput, tokenizer: Any, unit: UnitKind, limit: int, overla
         for number, (text, part) in enumerate(zip(texts, parts, strict=True))
         for start, end in part.units
     )
-    rooms = _rooms(parts, capacity)
-    if any(max(part.lengths()) > room for part, room in zip(parts, rooms, strict=True)):
+    rooms, lengths = _rooms(parts, capacity), [part.lengths() for part in parts]
+    if any(max(own) > room for own, room in zip(lengths, rooms, strict=True)):
         raise ModelError(f"segments of {limit} tokens are too short: a character of {source.title} does not fit")
-    cuts = [windows(part.lengths(), room, overlap) for part, room in zip(parts, rooms, strict=True)]
+    cuts = [windows(own, room, overlap) for own, room in zip(lengths, rooms, strict=True)]
     rows = tuple(_row(parts, frame, choice, [len(cut) for cut in cuts]) for choice in product(*cuts))
     return Encoded(source, units, rows)
 
@@ -118,9 +156,11 @@ def _rooms(parts: Sequence[_Part], capacity: int) -> list[int]:
     return [min(size, max(half, capacity - other)) for size, other in zip(sizes, reversed(sizes), strict=True)]
 
 
-def _part(text: str, ids: list[int], tokenizer: Any, unit: UnitKind, longest: int) -> _Part:
+def _part(
+    text: str, ids: list[int], tokenizer: Any, unit: UnitKind, longest: int, said: Sequence[Extent] | None
+) -> _Part:
     """The units of a text; a unit of more than `longest` tokens becomes several."""
-    extents = token_extents(text, ids, tokenizer)
+    extents = _extents(text, ids, tokenizer, said)
     if not ids:
         return _Part(ids, [], [])
     if unit == "token":
@@ -135,12 +175,14 @@ def _part(text: str, ids: list[int], tokenizer: Any, unit: UnitKind, longest: in
 
 def token_extents(text: str, ids: Sequence[int], tokenizer: Any) -> list[Extent]:
     """Where each token stands in the text: the tokenizer's word where it can be trusted, else found by spelling."""
-    pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
-    if getattr(tokenizer, "is_fast", False):
-        told = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        extents = [(int(start), int(end)) for start, end in told["offset_mapping"]]
-        if len(extents) == len(ids) and trustworthy(text, extents, pieces):
-            return extents
+    return _extents(text, ids, tokenizer, _tell([text], tokenizer).extents[0])
+
+
+def _extents(text: str, ids: Sequence[int], tokenizer: Any, said: Sequence[Extent] | None) -> list[Extent]:
+    if said is not None and len(said) == len(ids):
+        pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
+        if trustworthy(text, said, pieces):
+            return list(said)
     spelled = _spelled(ids, tokenizer)
     found = align(text, [piece for piece, _ in spelled])
     return [extent for extent, (_, count) in zip(found, spelled, strict=True) for _ in range(count)]
@@ -176,6 +218,8 @@ def _split(
     text: str, units: Sequence[Extent], owner: Sequence[int], extents: Sequence[Extent], longest: int
 ) -> tuple[list[Extent], list[int]]:
     """Units with more than `longest` tokens in several, so that any text can be cut into segments."""
+    if max(Counter(owner).values(), default=0) <= longest:
+        return list(units), list(owner)
     members: list[list[Extent]] = [[] for _ in units]
     for extent, unit in zip(extents, owner, strict=True):
         members[unit].append(extent)
@@ -223,15 +267,15 @@ def _cut(text: str, unit: Extent, tokens: Sequence[Extent], longest: int) -> lis
     return pieces
 
 
-def _frame(tokenizer: Any, texts: Sequence[str], ids: Sequence[list[int]]) -> _Frame:
+def _frame(told: _Told) -> _Frame:
     """Which special tokens the tokenizer puts around the texts, read off what it makes of these very texts."""
-    told = tokenizer(*texts, return_special_tokens_mask=True, verbose=False)
-    whole, types, added = told["input_ids"], told.get("token_type_ids"), told.get("special_tokens_mask", [])
+    said = told.whole
+    whole, types, added = said["input_ids"], said.get("token_type_ids"), said.get("special_tokens_mask", [])
     special: list[list[int]] = []
     special_types: list[list[int]] = []
     part_types: list[int] = []
     cursor = 0
-    for part in ids:
+    for part in told.ids:
         start = _find(whole, part, cursor, added)
         if start is None:
             raise ModelError(

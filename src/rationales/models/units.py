@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import regex
 
 UnitKind = Literal["word", "token", "sentence"]
@@ -22,10 +23,17 @@ _SENTENCE_END = regex.compile(r"(?=\s)(?<=[.!?…。！？]['\"”’)\]]*)\s+|\
 def words(text: str) -> list[Extent]:
     """The words and marks of a text, in order; all characters outside them are white space or controls."""
     cuts = [0, *(match.start() for match in _BOUNDARY.finditer(text)), len(text)]
-    pieces = ((start, end) for start, end in itertools.pairwise(cuts) if _VISIBLE.search(text, start, end))
     found: list[Extent] = []
-    for start, end in pieces:
+    for start, end in itertools.pairwise(cuts):
+        mark = text[start:end]
+        if mark.isalnum():  # most are; nothing to cut off, and no mark
+            found.append((start, end))
+            continue
+        if mark == " ":
+            continue
         start, end = trim(text, start, end)
+        if start == end:
+            continue
         mark = text[start:end]
         if found and found[-1][1] == start and _PUNCTUATION.match(mark) and text[found[-1][1] - 1] == mark:
             found[-1] = (found[-1][0], end)  # "..." and "!!!" are one mark
@@ -57,9 +65,11 @@ def tie(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[Extent]
     unit that follows it, or the last one. Units without any token (dropped by the tokenizer) join their neighbour, so
     that each unit can be kept or replaced. Returns the extents of the units and, for each token, its unit.
     """
-    reached = (_first_reaching(units, start, end) for start, end in tokens)
+    reached, touched = _met(units, tokens)
     first = list(itertools.accumulate(reached, max))  # an empty token never goes back
-    last = [max(low, _last_touching(units, end)) for low, (_, end) in zip(first, tokens, strict=True)]
+    last = list(map(max, first, touched))
+    if first == last and len(set(first)) == len(units):  # each unit has tokens of its own, and none is shared
+        return list(units), first
     reach = list(range(len(units)))  # reach[u]: the last unit that u is tied to
     for low, high in zip(first, last, strict=True):
         reach[low] = max(reach[low], high)
@@ -80,25 +90,16 @@ def tie(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[Extent]
     return extents, [group_of[unit] for unit in first]
 
 
-def _first_reaching(units: Sequence[Extent], start: int, end: int) -> int:
-    """The first unit that ends after `start` (for an empty token: at or after it); the last one if there is none."""
-    low, high = 0, len(units) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if units[middle][1] > start or (start == end and units[middle][1] >= start):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def _met(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[int], list[int]]:
+    """Per token two units: the first that ends after its start, the last that begins before its end.
 
-
-def _last_touching(units: Sequence[Extent], end: int) -> int:
-    """The last unit that begins before `end`; -1 if there is none."""
-    low, high = 0, len(units)
-    while low < high:
-        middle = (low + high) // 2
-        if units[middle][0] < end:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
+    For an empty token the first is one that ends at or after it. The last of all where none is the first; -1 where none
+    is the last.
+    """
+    if not tokens:
+        return [], []
+    begins, ends = np.array(units).T
+    starts, stops = np.array(tokens).T
+    after = np.searchsorted(ends, starts, side="right")
+    first = np.where(starts == stops, np.searchsorted(ends, starts, side="left"), after)
+    return np.minimum(first, len(units) - 1).tolist(), (np.searchsorted(begins, stops, side="left") - 1).tolist()

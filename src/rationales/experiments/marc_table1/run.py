@@ -57,8 +57,16 @@ def reproduce(request: Request) -> Outcome:
         model = load(request.model or MODEL, device=request.device)
         work = _Work(
             request,
-            study(model, test, "marc", METRICS, seed=request.seed, cache=request.cache),
-            study(model, validation, "marc", [widths.CRITERION], seed=request.seed, cache=request.cache),
+            study(model, test, "marc", METRICS, seed=request.seed, cache=request.cache, coarse=request.tf32),
+            study(
+                model,
+                validation,
+                "marc",
+                [widths.CRITERION],
+                seed=request.seed,
+                cache=request.cache,
+                coarse=request.tf32,
+            ),
             _prints(model, request, validation),
         )
         work.carry_over()
@@ -156,7 +164,10 @@ class _Work:
         accuracy = self.test.accuracy()
         remarks = _remarks(accuracy, self.rows)
         if self.request.tf32:
-            remarks.append("Products of matrices in TF32; in the steps of MaRC in bfloat16, on cards that have it.")
+            remarks.append(
+                "Products of matrices in TF32; in the steps of MaRC in bfloat16, and what needs no gradients "
+                "(faithfulness, occlusion, LIME, Shapley sampling) in float16, on cards that have them."
+            )
         table = self._table([*self._shown(), *people(self.test.examples)], remarks)
         own = self.rows.get(MARC)
         parts = sections(table, self.widths, len(self.validation.examples), seconds)

@@ -1,0 +1,82 @@
+"""Copies of a user's modules in another precision: theirs stay as they are."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from rationales.models.batch import Batch
+
+APART = 0.05  # a copy whose probabilities differ by more from the module's own is not used
+HELD = 2**30  # bytes: a larger copy is made anew for every call
+
+Print = tuple[list[int], list[float]]  # where every weight lies, and how large it is
+
+
+@dataclass
+class _Copy:
+    print: Print
+    modules: list[nn.Module]
+    agrees: bool | None = None  # with the original, once that was looked at
+
+
+_copies: WeakKeyDictionary[nn.Module, dict[torch.dtype, _Copy]] = WeakKeyDictionary()
+
+
+def copied(modules: Sequence[nn.Module], dtype: torch.dtype) -> list[nn.Module]:
+    """Copies with their weights in `dtype`; the further modules are parts of the first, and their copies of its copy.
+
+    What has numbers beside its weights keeps its precision: the statistics of a normalisation, the angles of rotary
+    positions. A small copy is held as long as the module lives and is not trained further.
+    """
+    held = _copies.setdefault(modules[0], {})
+    now = _print(modules[0])
+    if dtype in held and held[dtype].print == now:
+        return held[dtype].modules
+    held.pop(dtype, None)
+    made: list[nn.Module] = copy.deepcopy(list(modules))
+    for part in made[0].modules():
+        if any(buffer.is_floating_point() for buffer in part.buffers(recurse=False)):
+            continue
+        for weight in part.parameters(recurse=False):
+            if weight.is_floating_point():
+                weight.data = weight.data.to(dtype)
+    for weight in made[0].parameters():
+        weight.requires_grad_(False)
+    made[0].eval()
+    if sum(weight.nbytes for weight in made[0].parameters()) <= HELD:
+        held[dtype] = _Copy(now, made)
+    return made
+
+
+def in_half(batch: Batch, dtype: torch.dtype = torch.bfloat16) -> Batch | None:
+    """The same rows through copies of the networks in `dtype`; None where these fail, or say something else."""
+    try:
+        half = batch.copied(dtype)
+        held = [_copies[module][dtype] for module in batch.modules if dtype in _copies.get(module, {})]
+        if len(held) == len(batch.modules) and all(one.agrees for one in held):
+            return half
+        some = sorted({0, batch.inputs - 1})
+        plain, found = (one.take(some).predict() for one in (batch, half))
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None
+    if not bool(((plain - found).abs() <= APART).all()):
+        return None
+    for one in held:
+        one.agrees = True
+    return half
+
+
+def _print(module: nn.Module) -> Print:
+    """Changes with any training step, also with one that writes past autograd."""
+    held = [*module.parameters(), *module.buffers()]
+    numbers = [value.detach() for value in held if value.is_floating_point()]
+    sizes = torch._foreach_norm(numbers) if numbers else []  # noqa: SLF001  # one call for hundreds of weights
+    return [value.data_ptr() for value in numbers], torch.stack(list(sizes)).tolist() if numbers else []

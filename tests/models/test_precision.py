@@ -1,0 +1,106 @@
+"""Copies in another precision: the same answers, the user's modules untouched, no stale weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from families import FAMILIES, tiny
+from torch import nn
+
+import rationales
+from rationales.models import precision
+from rationales.models.precision import copied, in_half
+from rationales.models.rows import pack
+
+
+class Norm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.last = nn.Linear(3, 2)
+
+
+def test_weights_change_and_statistics_do_not():
+    module = Norm()
+    copy, table = copied([module, module.table], torch.float64)
+    assert copy.table is table
+    assert copy.last.weight.dtype == table.weight.dtype == torch.float64
+    assert copy.norm.weight.dtype == copy.norm.running_mean.dtype == torch.float32
+    assert module.last.weight.dtype == torch.float32
+    assert module.training
+    assert not copy.training
+    assert not any(weight.requires_grad for weight in copy.parameters())
+
+
+def test_a_copy_is_held_until_the_module_changes():
+    module = nn.Linear(3, 2)
+    (first,) = copied([module], torch.float64)
+    assert copied([module], torch.float64)[0] is first
+    module.weight.data[0, 0] += 1  # past autograd, so that no version counts it
+    (second,) = copied([module], torch.float64)
+    assert second is not first
+    assert torch.equal(second.weight.float(), module.weight)
+
+
+def test_a_copy_goes_with_its_module():
+    module = nn.Linear(3, 2)
+    copied([module], torch.float64)
+    assert module in precision._copies
+    before = len(precision._copies)
+    del module
+    assert len(precision._copies) == before - 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_copied_batch_says_the_same(family):
+    module, tokenizer = tiny(family)
+    model = rationales.load(module, tokenizer)
+    batch = model.batch(model.encode([model.read(text, None) for text in ("one good film", "a bad and long day")]))
+    keep = torch.rand(batch.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    with model.borrowed():
+        fine = batch.copied(torch.float64)
+        assert fine.networks[0].embedding is fine.modules[0].get_input_embeddings()
+        assert fine.networks[0].embedding is not batch.networks[0].embedding
+        said, finely = batch.logits(keep), fine.logits(keep)
+        assert torch.allclose(said, finely, atol=1e-4)
+        slopes = [torch.autograd.grad(one.sum(), keep)[0] for one in (said, finely)]
+    assert torch.allclose(*slopes, atol=1e-4)
+    assert next(module.parameters()).dtype == torch.float32
+
+
+class Picky(nn.Module):
+    """Works in single precision alone, or says something else in any other."""
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__()
+        self.look, self.fails = nn.Conv2d(3, 2, 3), fails
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        if self.fails and self.look.weight.dtype != torch.float32:
+            raise RuntimeError("only float32")
+        found = self.look(pixels).mean((2, 3))
+        return found if self.look.weight.dtype == torch.float32 else found + torch.tensor([5.0, 0.0])
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_module_that_minds_is_left_alone(fails):
+    def prepared(picture):
+        return torch.from_numpy(np.asarray(picture.resize((8, 8)), dtype=np.float32) / 255).permute(2, 0, 1)
+
+    model = rationales.load(Picky(fails).eval(), prepared, labels=["a", "b"])
+    batch = model.batch(model.encode([model.read(np.full((8, 8, 3), 90, np.uint8), None)]))
+    with model.borrowed():
+        assert in_half(batch, torch.float64) is None
+
+
+class TestPacking:
+    def test_a_full_group_takes_no_row_that_is_much_shorter(self):
+        cost = [100, 95, 40, 100, 39, 38]
+        assert list(pack(cost, 10_000)) == [[0, 3, 1, 2, 4, 5]]
+        assert list(pack(cost, 10_000, enough=300)) == [[0, 3, 1], [2, 4, 5]]
+        assert list(pack(cost, 10_000, enough=301)) == [[0, 3, 1, 2], [4, 5]]
+
+    def test_the_budget_holds_in_any_case(self):
+        assert list(pack([10, 10, 10, 1], 20, enough=5)) == [[0, 1], [2], [3]]
