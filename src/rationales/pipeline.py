@@ -139,13 +139,9 @@ def _explain_some(
         _check_scores(per_input, titles, method)
         rules = _rules(batch, method, per_input, target, full)
         hard = _hard(batch, rules, per_input)
-        shown = {
-            "full": full,
-            "rationale": batch.predict(hard),
-            "complement": batch.predict((1 - hard) * batch.rows.real),
-            "baseline": batch.predict(batch.zeros()),
-        }
-        table = {name: values.cpu() for name, values in shown.items()}
+        shown = batch.predict(torch.stack([hard, (1 - hard) * batch.rows.real, batch.zeros()]))
+        answers = torch.cat([full[None], shown]).cpu()
+        table = dict(zip(("full", "rationale", "complement", "baseline"), answers, strict=True))
     _check_probabilities(table, titles)
     seconds = (time.perf_counter() - started) / len(sources)
     versions = _versions()

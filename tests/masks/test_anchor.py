@@ -99,8 +99,9 @@ class TestAnchor:
             smoothed = []
             for line, there, at in zip(state.w[rows], real, batch.rows.position[: batch.masks][rows], strict=True):
                 w, x = line[there].tolist(), at[there].tolist()
+                wide = min(3.0, max(1.0, how.reach * len(x)))  # a short text is not smoothed into one slope
                 smoothed += [
-                    sum(value * math.exp(-((b - a) ** 2) / 9.0) for value, b in zip(w, x, strict=True)) for a in x
+                    sum(value * math.exp(-((b - a) ** 2) / wide**2) for value, b in zip(w, x, strict=True)) for a in x
                 ]
             mean = sum(smoothed) / len(smoothed)
             size = math.sqrt(sum((value - mean) ** 2 for value in smoothed) / len(smoothed)) or 1.0

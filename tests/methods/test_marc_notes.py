@@ -21,7 +21,7 @@ def kinds(model, **options):
 
 
 def test_a_mask_that_still_moves_is_told_where_the_rate_stays(model):
-    assert "not-converged" in kinds(model, schedule="constant", steps=12)
+    assert "not-converged" in kinds(model, schedule="constant", stop="plateau", steps=12)
     assert "not-converged" not in kinds(model, schedule="constant", steps=12, stop="steps")  # as many as were wanted
     assert "not-converged" not in kinds(model, steps=12)  # a falling rate ends at the last step
 

@@ -100,7 +100,7 @@ def _warmed(problem: Problem, state: State, slopes: tuple[Tensor, ...], count: T
     start = torch.where(real, -settings.warm_size * total / _deviation(total, batch, real), 0.0)
     anchor = state.anchor
     if settings.anchor:
-        wide = field_of(batch, settings, start, torch.full_like(start, settings.anchor_sigma))
+        wide = field_of(batch, settings, start, bounded(batch, settings, torch.full_like(start, settings.anchor_sigma)))
         anchor = torch.where(last, scaled(wide, batch), anchor)
     own = (count - settings.warm).clamp(min=1)
     (w, sigma), (w_mean, sigma_mean), (w_square, sigma_square) = _adam(state, slopes, own, settings)

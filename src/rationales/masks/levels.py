@@ -61,13 +61,14 @@ def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
 
 
 def _edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tensor, Tensor]:
-    """(groups,) twice: q, and the standard deviation of z over the units of the input."""
+    """(..., groups) levels -> q of the same shape, and (groups,) the standard deviation of z over the input's units."""
     group, real = groups(batch), batch.rows.real
-    count = _sum(real.to(z.dtype), group, len(level))
+    members = level.shape[-1]
+    count = _sum(real.to(z.dtype), group, members)
     values = z[batch.rows.mask]
     fixed = torch.where(real, values, 0.0)
-    mean = _sum(fixed, group, len(level)) / count
-    variance = _sum(torch.where(real, (fixed - mean[group][:, None]).square(), 0.0), group, len(level)) / count
+    mean = _sum(fixed, group, members) / count
+    variance = _sum(torch.where(real, (fixed - mean[group][:, None]).square(), 0.0), group, members) / count
     deviation = variance.sqrt().clamp(min=FLAT)
     tau = softness * deviation
     beyond = tau * torch.logit(level).abs().add(1)
@@ -77,26 +78,26 @@ def _edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tens
     high = torch.full_like(mean, -torch.inf).scatter_reduce(
         0, group, torch.where(real, values, -torch.inf).amax(1), "amax"
     )
-    low, high = low - beyond, high + beyond
-    return _crossing(fixed, batch, level, 1 / tau, low, high), deviation
+    return _crossing(fixed, batch, level, 1 / tau, low - beyond, high + beyond), deviation
 
 
 def _crossing(fixed: Tensor, batch: Batch, level: Tensor, rate: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """(groups,): where between `low` and `high` the mean of sigmoid((fixed - q) rate) falls to the level.
+    """(..., groups): where between `low` and `high` the mean of sigmoid((fixed - q) rate) falls to the level.
 
     Between them some places are tried at once, and the search goes on between two of these.
     """
     group, real = groups(batch), batch.rows.real[..., None]
-    count = _sum(real[..., 0].to(fixed.dtype), group, len(level))[:, None]
+    count = _sum(real[..., 0].to(fixed.dtype), group, level.shape[-1])[:, None]
     tried = TRIED.get(fixed.device.type, 1)
     steps = torch.arange(tried + 2, device=fixed.device, dtype=fixed.dtype) / (tried + 1)
+    scaled_, rate = (fixed * rate[group][:, None])[..., None], rate[group][:, None, None]
     for _ in range(ceil(HALVINGS / log2(tried + 1))):
-        places = low[:, None] + (high - low)[:, None] * steps  # (groups, tried + 2), from low to high
-        inner = places[group, None, 1:-1]
-        kept = (torch.sigmoid((fixed[..., None] - inner) * rate[group][:, None, None]) * real).sum(1)
-        mean = torch.zeros_like(places[:, 1:-1]).index_add(0, group, kept) / count
-        above = (mean > level[:, None]).sum(1, keepdim=True)  # the mean falls from place to place
-        low, high = places.gather(1, above)[:, 0], places.gather(1, above + 1)[:, 0]
+        places = low[..., None] + (high - low)[..., None] * steps  # (..., groups, tried + 2), from low to high
+        inner = places[..., group, None, 1:-1]
+        kept = (torch.sigmoid(scaled_ - inner * rate) * real).sum(-2)  # (..., S, tried)
+        mean = torch.zeros_like(places[..., 1:-1]).index_add(-2, group, kept) / count
+        above = (mean > level[..., None]).sum(-1, keepdim=True)  # the mean falls from place to place
+        low, high = places.gather(-1, above)[..., 0], places.gather(-1, above + 1)[..., 0]
     return (low + high) / 2
 
 
@@ -121,30 +122,39 @@ def sufficient(z: Tensor, batch: Batch, target: Tensor, softness: float) -> Tens
     The units above the edge alone give the target `SUFFICIENT` of its probability in the whole input, and `EVIDENCE` of
     its log-odds or `ENOUGH`; where no size does, it is the size that gives most.
     """
+    few = FEW if len(SIZES) * batch.size[0] > TOGETHER else len(SIZES)
+    parts = [torch.tensor(SIZES[begin : begin + few], device=z.device) for begin in range(0, len(SIZES), few)]
+
+    def hard(shares: Tensor) -> Tensor:
+        level = shares.to(z.dtype)[:, None].expand(-1, batch.inputs * batch.views)
+        q, _ = _edge(z, batch, level, softness)
+        return (z[batch.rows.mask] > q[:, groups(batch), None]).to(z.dtype)
+
+    def said(keep: Tensor) -> list[Tensor]:
+        return list(batch.predict(keep).gather(-1, target.expand(len(keep), -1)[..., None]).squeeze(-1))
+
     with torch.no_grad():
-        index = target[:, None]
-        full, empty = (batch.predict(keep).gather(1, index).squeeze(1) for keep in (batch.ones(), batch.zeros()))
-        odds, least = torch.logit(full, CERTAIN), torch.logit(empty, CERTAIN)
-        restored = torch.sigmoid(least + EVIDENCE * (odds - least)).clamp(max=ENOUGH * full)
-        wanted = torch.maximum(SUFFICIENT * full, restored)
-        size = torch.zeros_like(wanted)
-        most, open_ = torch.full_like(wanted, -1.0), torch.ones_like(wanted, dtype=torch.bool)
-        some = len(SIZES) if len(SIZES) * batch.size[0] <= TOGETHER else FEW
-        for begin in range(0, len(SIZES), some):
-            shares = SIZES[begin : begin + some]
-            levels = (torch.full((batch.inputs * batch.views,), one, device=z.device, dtype=z.dtype) for one in shares)
-            hard = torch.stack([(at_level(z, batch, level, softness) > 0.5).to(z.dtype) for level in levels])
-            for share, said in zip(shares, batch.predict(hard), strict=True):
-                found = said.gather(1, index).squeeze(1)
-                better = open_ & (found > most)
-                size, most = torch.where(better, share, size), torch.where(better, found, most)
-                open_ = open_ & ~(most >= wanted)
-            if not open_.any():
+        full, empty, *found = said(torch.cat([batch.ones()[None], batch.zeros()[None], hard(parts[0])]))
+        wanted = _wanted(full, empty)
+        for part in parts[1:]:
+            if bool((torch.stack(found) >= wanted).any(0).all()):
                 break
+            found += said(hard(part))
+        given = torch.stack(found)  # (sizes, I)
+        enough = given >= wanted
+        best = torch.where(enough.any(0), enough.int().argmax(0), given.argmax(0))  # the first that suffices
+        size = torch.cat(parts).to(z.dtype)[best]
         edge = _edge(z, batch, size.repeat_interleave(batch.views), softness)
         q, deviation = (value.view(batch.inputs, batch.views)[:, 0] for value in edge)
         owner = batch.rows.input[: batch.masks]
         return torch.sigmoid((z - q[owner][:, None]) / (EDGE * deviation[owner][:, None]))
+
+
+def _wanted(full: Tensor, empty: Tensor) -> Tensor:
+    """(I,): the probability that a rationale has to give, from what all and what nothing of the input gives."""
+    odds, least = torch.logit(full, CERTAIN), torch.logit(empty, CERTAIN)
+    restored = torch.sigmoid(least + EVIDENCE * (odds - least)).clamp(max=ENOUGH * full)
+    return torch.maximum(SUFFICIENT * full, restored)
 
 
 def groups(batch: Batch) -> Tensor:

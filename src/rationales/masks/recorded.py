@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import partial
+from typing import ClassVar
 
 import torch
 
@@ -23,12 +24,15 @@ WORTH = 15  # steps at least, or the recording costs more than it saves
 class Steps:
     """Takes steps of one problem: played back where that is faster, else one by one."""
 
+    known: ClassVar[set[tuple[type, ...]]] = set()  # kinds of networks that were recorded before, and need no warm-up
+
     def __init__(self, problem: Problem, cost: int) -> None:
         self.problem = problem
         self.records = problem.batch.device.type == "cuda" and cost <= MOST
         self.graph: torch.cuda.CUDAGraph | None = None
         self.held: State | None = None  # what the recorded step reads and writes
-        self.warm = 0
+        self.kind = (type(problem.batch), *map(type, problem.batch.modules)) if self.records else ()
+        self.warm = WARM if self.kind in self.known else 0
 
     def take(self, state: State, count: int, left: int) -> State:
         """The state after `count` more steps; `left` steps may still come, these included."""
@@ -46,15 +50,22 @@ class Steps:
         return self.held.copy()
 
     def _record(self, state: State) -> None:
-        """Record a step, or never try again: a model that reads from the device on its way cannot be recorded."""
+        """Record a step. A model that reads from the device on its way cannot be recorded: after a warm-up, give up."""
         held, graph = state.copy(), torch.cuda.CUDAGraph()
+        seen, settings = self.problem.seen(state.step).batch, self.problem.settings
+        seen.plan(
+            2 * (bool(settings.own) + bool(settings.levels)), seen.size[0]
+        )  # made on the host: before, not inside
         try:
             with torch.cuda.graph(graph):
                 _write(held, step(self.problem, held))
         except RuntimeError:  # out of memory as well
-            self.records = False
             torch.cuda.synchronize()
+            self.records = self.kind in self.known  # once more, after a warm-up
+            self.known.discard(self.kind)
+            self.warm = 0
             return
+        self.known.add(self.kind)
         self.graph, self.held = graph, held
 
 

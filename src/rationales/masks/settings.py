@@ -19,9 +19,9 @@ OVERLAP = 2.5  # sigma in cells: what a source gives the next cell is exp(-1 / O
 class MaskSettings:
     """Settings of MaRC; the defaults are the `default` preset."""
 
-    steps: int = option(80, "optimisation steps at most")
-    stop: str = option("plateau", "when an input is done before that", "steps", "plateau", "paper", "paper-images")
-    rate: float = option(0.1, "learning rate of Adam")
+    steps: int = option(50, "optimisation steps at most")
+    stop: str = option("steps", "when an input is done before that", "steps", "plateau", "paper", "paper-images")
+    rate: float = option(0.08, "learning rate of Adam")
     schedule: str = option("cosine", "how the rate goes over the steps: stays, or falls to 0", "constant", "cosine")
     decay: float = option(0.01, "weight decay of Adam (decoupled)")
     start_w: float = option(0.0, "initial w of every unit")
@@ -56,13 +56,13 @@ class MaskSettings:
         "log-odds", "what counts at a level: -log p, -p itself, or minus the log-odds", "log", "linear", "log-odds"
     )
     small: float = option(1.0, "above 1, small sizes are drawn more often: a random number to this power")
-    softness: float = option(0.3, "at a level, how soft the mask's edge is, in standard deviations of the field")
+    softness: float = option(0.6, "at a level, how soft the mask's edge is, in standard deviations of the field")
     warm: int = option(20, "steps that only collect the gradient that w then starts from")
     warm_size: float = option(1.0, "standard deviation of w after that")
     anchor: float = option(
-        1.0, "weight of what these steps collected, smoothed, beside the optimised field; 0 leaves it out"
+        2.0, "weight of what these steps collected, smoothed, beside the optimised field; 0 leaves it out"
     )
-    anchor_sigma: float = option(6.0, "how wide that is smoothed, in units of distance")
+    anchor_sigma: float = option(4.0, "how wide that is smoothed, in units of distance")
     precision: str = option(
         "auto",
         "of the network in a step: bfloat16 where that is faster, or the model's own",
@@ -100,7 +100,19 @@ class MaskSettings:
 
 DEFAULT = MaskSettings()
 # One mask, whose size the sparsity term decides, from a flat start: what the paper has.
-ONE_MASK = replace(DEFAULT, own=1.0, levels=0.0, level_form="log", start_w=1.2, warm=0, anchor=0.0)
+ONE_MASK = replace(
+    DEFAULT,
+    steps=80,
+    stop="plateau",
+    rate=0.1,
+    own=1.0,
+    levels=0.0,
+    level_form="log",
+    softness=0.3,
+    start_w=1.2,
+    warm=0,
+    anchor=0.0,
+)
 # Appendix A.1, with what the published results used where the appendix is silent.
 PAPER = replace(
     ONE_MASK,

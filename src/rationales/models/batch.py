@@ -178,7 +178,7 @@ class Batch(ABC):
 
     def _pieces(self, flat: Tensor, variants: int, rows: int, forward: Callable[[Piece, Tensor], Tensor]) -> Tensor:
         """(K * rows, classes): piece by piece, run again in the backward pass where memory does not hold them all."""
-        pieces, order = self._plan(variants, rows)
+        pieces, order = self.plan(variants, rows)
         held = sum(piece.size * len(piece.where) for piece in pieces)  # what the backward pass would need at once
         again = held > self.budget and torch.is_grad_enabled() and flat.requires_grad
         parts: list[Tensor] = []
@@ -190,7 +190,7 @@ class Batch(ABC):
                 parts.append(forward(piece, given))
         return torch.cat(parts)[order]
 
-    def _plan(self, variants: int, rows: int) -> tuple[list[Piece], Tensor]:
+    def plan(self, variants: int, rows: int) -> tuple[list[Piece], Tensor]:
         """The pieces for so many variants of the first rows, and where each row of the result is found in them."""
         wanted = (variants, rows, self.budget)
         if wanted not in self.plans:

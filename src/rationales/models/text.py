@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +24,7 @@ from rationales.models.text_batch import Network, TextBatch
 from rationales.models.tokens import Encoded, TextInput, encode, tokenized
 from rationales.models.units import UnitKind
 
+LIKELY = 8  # times the batch's tokens are in flight at once: where that fits an estimate by far, it is not measured
 LONGEST_SEGMENT = 8192  # tokens; models that could take more are given overlapping segments of this length
 
 
@@ -96,10 +98,10 @@ class TextModel:
         dtype = torch.float64 if self.networks[0].baseline.dtype == torch.float64 else torch.float32
 
         def table(values: Sequence[Sequence[Any]], fill: Any, size: int, kind: torch.dtype) -> Tensor:
-            made = torch.full((count, size), fill, dtype=kind)
+            made = np.full((count, size), fill)
             for index, line in enumerate(values):
-                made[index, : len(line)] = torch.tensor(line, dtype=kind)
-            return made.repeat(views, 1).to(device)
+                made[index, : len(line)] = line
+            return torch.from_numpy(made).to(kind).repeat(views, 1).to(device)
 
         lines = [row for _, _, row in token_rows]
         keys = [content_key(seed, encoded[number].source.text, encoded[number].source.pair, segment)
@@ -134,7 +136,7 @@ class TextModel:
             lengths=[len(row.ids) for row in lines] * views,
             unit=self.unit,
         )
-        if device.type == "cuda":
+        if device.type == "cuda" and LIKELY * sum(made.lengths) > made.budget:
             made.budget = self.measured_budget(made)
         return made
 
