@@ -191,9 +191,12 @@ def _rules(batch: Batch, method: Method, scores: Sequence[Tensor], target: Tenso
     chosen, most = [rules[0]] * batch.inputs, [-1.0] * batch.inputs
     open_ = set(range(batch.inputs))
     for rule in rules:
-        alone = batch.predict(_hard(batch, [rule] * batch.inputs, scores)).gather(1, target[:, None]).squeeze(1)
-        for number, value in enumerate(alone.tolist()):
-            if number in open_ and value > most[number]:
+        asked = sorted(open_)
+        part = batch if len(asked) == batch.inputs else batch.take(asked)
+        keep = _hard(part, [rule] * len(asked), [scores[number] for number in asked])
+        alone = part.predict(keep).gather(1, target[asked][:, None]).squeeze(1)
+        for number, value in zip(asked, alone.tolist(), strict=True):
+            if value > most[number]:
                 chosen[number], most[number] = rule, value
         open_ = {number for number in open_ if not most[number] >= wanted[number]}
         if not open_:

@@ -13,6 +13,8 @@ from rationales.models import precision
 from rationales.models.precision import copied, in_half
 from rationales.models.rows import pack
 
+APART = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta"}
+
 
 class Norm(nn.Module):
     def __init__(self) -> None:
@@ -68,6 +70,28 @@ def test_a_copied_batch_says_the_same(family):
         slopes = [torch.autograd.grad(one.sum(), keep)[0] for one in (said, finely)]
     assert torch.allclose(*slopes, atol=1e-4)
     assert next(module.parameters()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_kept_apart_without_masks_say_the_same(family):
+    """Where the architecture lets us; where it does not, its own attention stays, and is not tried again."""
+    module, tokenizer = tiny(family)
+    model = rationales.load(module, tokenizer)
+    batch = model.batch(model.encode([model.read(text, None) for text in ("one good film", "a bad and long day")]))
+    keep = torch.rand(batch.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    implementation = module.config._attn_implementation
+    with model.borrowed():
+        fine = in_half(batch, torch.float64)
+        assert fine is not None
+        assert fine.networks[0].apart == (family in APART)
+        said, finely = batch.logits(keep), fine.logits(keep)
+        slopes = [torch.autograd.grad(one.sum(), keep)[0] for one in (said, finely)]
+        again = in_half(batch, torch.float64)
+    assert torch.allclose(said, finely, atol=1e-4)
+    assert torch.allclose(*slopes, atol=1e-4)
+    assert again.networks[0].module is fine.networks[0].module
+    assert again.networks[0].apart == fine.networks[0].apart
+    assert module.config._attn_implementation == implementation
 
 
 class Picky(nn.Module):

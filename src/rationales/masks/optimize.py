@@ -41,7 +41,7 @@ def optimize(
     start: tuple[Tensor, Tensor] | None = None,
 ) -> MaskResult:
     """Find the masks of all inputs of a batch; `target` is (inputs,), `start` a w and a sigma (M, s) to begin with."""
-    batch, settings = _quick(batch, settings.on(batch.grid))
+    batch, settings = quick(batch, settings.on(batch.grid))
     everything = State.start(batch, settings, start).copy()
     rule = stopping(settings)
     owner = mask_rows(batch.rows.input, batch)
@@ -69,7 +69,7 @@ def optimize(
     return MaskResult(everything.result, steps, stop, everything.w, everything.sigma)
 
 
-def _quick(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSettings]:
+def quick(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSettings]:
     """The batch and settings that steps are taken with, after a look at what is fast here and safe with this model.
 
     Half as many bits where the card multiplies them faster, on NVIDIA's from Ampere on: through copies of the networks

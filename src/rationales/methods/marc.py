@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rationales.masks.levels import sufficient
 from rationales.masks.objective import mask_rows
-from rationales.masks.optimize import MaskResult, optimize
+from rationales.masks.optimize import MaskResult, optimize, quick
 from rationales.masks.settings import PRESETS, MaskSettings
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
@@ -35,7 +35,8 @@ class Marc(MaskSettings, Method):
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         found = optimize(batch, target, self, progress)
         if not self.own:  # the field is good at every size, but has none
-            keep = sufficient(torch.logit(found.keep, eps=1e-7), batch, target, self.softness)
+            asked, _ = quick(batch, self)
+            keep = sufficient(torch.logit(found.keep, eps=1e-7), asked, target, self.softness)
             found = replace(found, keep=keep * mask_rows(batch.rows.real, batch))
         return Attribution(found.keep[batch.rows.mask], found.steps, found.stop, self._notes(batch, found))
 

@@ -56,8 +56,11 @@ class Batch(ABC):
     def take(self, inputs: Sequence[int]) -> Self:
         """The batch of these inputs alone; they are given in rising order, and stay in it."""
 
-    def copied(self, dtype: torch.dtype) -> Batch:
-        """The same rows through copies of the modules whose weights are of another precision."""
+    def copied(self, dtype: torch.dtype, apart: bool = False) -> Batch:
+        """The same rows through copies of the modules whose weights are of another precision.
+
+        `apart`: where the kind of model knows how, rows of unequal length are kept apart by other means than masks.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no copies")
 
     def seen_on(self, view: Tensor) -> Batch:

@@ -94,7 +94,7 @@ class ImageBatch(Batch):
         seen.plans = self.plans  # rows of pictures are all alike: a plan for so many holds for any of them
         return seen
 
-    def copied(self, dtype: torch.dtype) -> ImageBatch:
+    def copied(self, dtype: torch.dtype, apart: bool = False) -> ImageBatch:
         (module,) = copied([self.module], dtype)
         for weight in module.parameters():
             if weight.dim() == 4:  # half precision is fast with a pixel's channels side by side

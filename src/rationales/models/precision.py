@@ -24,7 +24,7 @@ Print = tuple[list[int], list[float]]  # where every weight lies, and how large 
 class _Copy:
     print: Print
     modules: list[nn.Module]
-    agrees: bool | None = None  # with the original, once that was looked at
+    agrees: bool | None = None  # once that was looked at: whether it does with rows kept apart without masks
 
 
 _copies: WeakKeyDictionary[nn.Module, dict[torch.dtype, _Copy]] = WeakKeyDictionary()
@@ -58,20 +58,33 @@ def copied(modules: Sequence[nn.Module], dtype: torch.dtype) -> list[nn.Module]:
 
 def in_half(batch: Batch, dtype: torch.dtype = torch.bfloat16) -> Batch | None:
     """The same rows through copies of the networks in `dtype`; None where these fail, or say something else."""
-    try:
-        half = batch.copied(dtype)
-        held = [_copies[module][dtype] for module in batch.modules if dtype in _copies.get(module, {})]
-        if len(held) == len(batch.modules) and all(one.agrees for one in held):
+    found = {one.agrees for one in _held(batch, dtype)}
+    if len(found) == 1 and (known := found.pop()) is not None:
+        half = batch.copied(dtype, known)
+        if {one.agrees for one in _held(batch, dtype)} == {known}:  # not trained further since
             return half
+    for apart in (True, False):
+        if (agreeing := _agreeing(batch, dtype, apart)) is not None:
+            for one in _held(batch, dtype):
+                one.agrees = apart
+            return agreeing
+    return None
+
+
+def _agreeing(batch: Batch, dtype: torch.dtype, apart: bool) -> Batch | None:
+    try:
+        half = batch.copied(dtype, apart)
         some = sorted({0, batch.inputs - 1})
         plain, found = (one.take(some).predict() for one in (batch, half))
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
-    if not bool(((plain - found).abs() <= APART).all()):
-        return None
-    for one in held:
-        one.agrees = True
-    return half
+    return half if bool(((plain - found).abs() <= APART).all()) else None
+
+
+def _held(batch: Batch, dtype: torch.dtype) -> list[_Copy]:
+    """The copies that are held of the batch's networks; none where one of them is missing."""
+    found = [_copies[module][dtype] for module in batch.modules if dtype in _copies.get(module, {})]
+    return found if len(found) == len(batch.modules) else []
 
 
 def _print(module: nn.Module) -> Print:

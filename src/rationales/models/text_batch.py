@@ -8,6 +8,7 @@ every architecture, and keep = 1 is bit for bit the plain model. A replaced word
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
+from rationales.models import attention
+from rationales.models.attention import rows_of
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.heads import class_logits
 from rationales.models.precision import copied
@@ -33,23 +36,24 @@ class Network:
     baseline: Tensor  # (hidden,)
     arguments: Mapping[str, Any]  # passed along on every call
     takes_types: bool
+    apart: bool = False  # a copy whose rows of unequal length need no mask
 
     def logits(
         self, ids: Tensor, attention: Tensor, types: Tensor | None, change: Callable[[Tensor], Tensor]
     ) -> Tensor:
         """(R, outputs) with the word embeddings (R, T, hidden) passed through `change` on their way."""
         more = {"token_type_ids": types} if types is not None and self.takes_types else {}
-        with output_replaced(self.embedding, change):
+        with output_replaced(self.embedding, change), rows_of(attention) if self.apart else nullcontext():
             output = self.module(input_ids=ids, attention_mask=attention, **more, **self.arguments)
         found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
         if not isinstance(found, Tensor) or found.dim() != 2:
             raise ModelError("the model does not give one row of logits for each text; is it a sequence classifier?")
         return found
 
-    def copied(self, dtype: torch.dtype) -> Network:
-        """The same with the weights of a copy in another precision."""
+    def copied(self, dtype: torch.dtype, apart: bool = False) -> Network:
+        """The same with the weights of a copy in another precision, and with rows kept apart without masks."""
         module, embedding = copied([self.module, self.embedding], dtype)
-        return replace(self, module=module, embedding=embedding)
+        return replace(self, module=module, embedding=embedding, apart=attention.use(module, apart))
 
 
 @dataclass(eq=False)
@@ -139,10 +143,10 @@ class TextBatch(Batch):
     def _all(self, rows: Tensor | None) -> Tensor:
         return torch.arange(self.size[0], device=self.device) if rows is None else rows
 
-    def copied(self, dtype: torch.dtype) -> TextBatch:
+    def copied(self, dtype: torch.dtype, apart: bool = False) -> TextBatch:
         # what is stored for the backward pass takes as much less room, but for a few statistics
         room = int(SMALLER * self.budget) if dtype.itemsize < self.dtype.itemsize else self.budget
-        return replace(self, networks=[network.copied(dtype) for network in self.networks], budget=room)
+        return replace(self, networks=[network.copied(dtype, apart) for network in self.networks], budget=room)
 
     def take(self, inputs: Sequence[int]) -> TextBatch:
         row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
