@@ -105,8 +105,11 @@ class TestAnchor:
                 ]
             mean = sum(smoothed) / len(smoothed)
             size = math.sqrt(sum((value - mean) ** 2 for value in smoothed) / len(smoothed)) or 1.0
-            wanted = [(value - mean) / size for value in smoothed]
+            units = len(set(batch.rows.unit[: batch.masks][rows][real].tolist()))
+            long = 1 - min(1.0, max(0.0, (120 - units) / 80))  # in short texts words are told apart
+            wanted = [long * (value - mean) / size for value in smoothed]
             assert state.anchor[rows][real].tolist() == pytest.approx(wanted, abs=1e-6)
+        assert state.anchor.any()
         later = step(problem, state)
         assert torch.equal(later.anchor, state.anchor)
         assert not torch.equal(later.w, state.w)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rationales.masks.field import field, sources
 from rationales.masks.levels import at_level, drawn, scaled, standard
-from rationales.masks.objective import Problem, loss, mask_rows
+from rationales.masks.objective import Problem, loss, mask_rows, short
 from rationales.masks.settings import MaskSettings
 from rationales.masks.state import State, bounded
 from rationales.models.batch import Batch, Noise
@@ -101,7 +101,8 @@ def _warmed(problem: Problem, state: State, slopes: tuple[Tensor, ...], count: T
     anchor = state.anchor
     if settings.anchor:
         wide = field_of(batch, settings, start, bounded(batch, settings, torch.full_like(start, settings.anchor_sigma)))
-        anchor = torch.where(last, scaled(wide, batch), anchor)
+        long = 1 - short(batch)[mask_rows(batch.rows.input, batch)][:, None]  # a sentence's words are told apart
+        anchor = torch.where(last, long * scaled(wide, batch), anchor)
     own = (count - settings.warm).clamp(min=1)
     (w, sigma), (w_mean, sigma_mean), (w_square, sigma_square) = _adam(state, slopes, own, settings)
     zeros = torch.zeros_like(total)

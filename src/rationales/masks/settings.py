@@ -63,6 +63,10 @@ class MaskSettings:
         2.0, "weight of what these steps collected, smoothed, beside the optimised field; 0 leaves it out"
     )
     anchor_sigma: float = option(4.0, "how wide that is smoothed, in units of distance")
+    halo: float = option(
+        0.5, "in long inputs, share of a unit's score that comes from what is kept around it; 0: none, 1: all"
+    )
+    halo_sigma: float = option(8.0, "how far around that is, in units of distance")
     precision: str = option(
         "auto",
         "of the network in a step: bfloat16 where that is faster, or the model's own",
@@ -75,7 +79,7 @@ class MaskSettings:
     def __post_init__(self) -> None:
         for one in fields(self):
             check_option(one.name, getattr(self, one.name), str(one.type), one.metadata.get("choices") or ())
-        for name in ("steps", "rate", "smallest_sigma", "softness", "small", "warm_size", "anchor_sigma"):
+        for name in ("steps", "rate", "smallest_sigma", "softness", "small", "warm_size", "anchor_sigma", "halo_sigma"):
             if getattr(self, name) <= 0:
                 raise OptionError(f"{name} must be greater than 0, not {getattr(self, name)}")
         for name in LEFT_OUT:
@@ -83,7 +87,7 @@ class MaskSettings:
                 raise OptionError(f"{name} must not be negative, but is {getattr(self, name)}")
         if self.own == 0 and self.levels == 0:
             raise OptionError("own and levels must not both be 0: there would be nothing to optimise")
-        for name, most in (("indicative", 1.0), ("flip", 0.5), ("floor", 1.0)):
+        for name, most in (("indicative", 1.0), ("flip", 0.5), ("floor", 1.0), ("halo", 1.0)):
             if not 0 <= getattr(self, name) <= most:
                 raise OptionError(f"{name} must lie between 0 and {most:g}, not {getattr(self, name)}")
 
@@ -112,6 +116,7 @@ ONE_MASK = replace(
     start_w=1.2,
     warm=0,
     anchor=0.0,
+    halo=0.0,
 )
 # Appendix A.1, with what the published results used where the appendix is silent.
 PAPER = replace(

@@ -12,6 +12,10 @@ from rationales.masks.objective import mask_rows
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 
+START = (
+    0.5  # of the largest sigma, after a warm start: few steps can widen a short text's spans, but hardly sharpen them
+)
+
 
 @dataclass(eq=False)
 class State:
@@ -38,7 +42,7 @@ class State:
         units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
         line = torch.zeros(len(real), device=batch.device, dtype=torch.long)
         w, sigma = given or (zeros + settings.start_w, torch.full_like(zeros, settings.start_sigma))
-        w, sigma = torch.where(real, w, zeros), bounded(batch, settings, sigma)
+        w, sigma = torch.where(real, w, zeros), bounded(batch, settings, sigma, START if settings.warm else 1.0)
         return cls(w, sigma, zeros, zeros, zeros, zeros, line, units + 1, units[:, 0], line.bool(), units, units)
 
     def take(self, masks: Tensor, width: int) -> State:
@@ -64,10 +68,10 @@ class State:
                 mine[masks] = theirs
 
 
-def bounded(batch: Batch, settings: MaskSettings, sigma: Tensor) -> Tensor:
-    """sigma within its limits; without an upper one a short text becomes a single slope."""
+def bounded(batch: Batch, settings: MaskSettings, sigma: Tensor, share: float = 1.0) -> Tensor:
+    """sigma within its limits, the upper one times `share`; without one a short text becomes a single slope."""
     sigma = sigma.clamp(min=settings.smallest_sigma)
     if settings.reach == 0:
         return sigma
-    most = (settings.reach * mask_rows(batch.rows.real, batch).sum(1, keepdim=True)).clamp(min=1)
+    most = (share * settings.reach * mask_rows(batch.rows.real, batch).sum(1, keepdim=True)).clamp(min=1)
     return torch.minimum(sigma, most.to(sigma.dtype))

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from rationales.masks.field import smooth
 from rationales.masks.levels import sufficient
-from rationales.masks.objective import mask_rows
+from rationales.masks.objective import mask_rows, short
 from rationales.masks.optimize import MaskResult, optimize, quick
 from rationales.masks.settings import PRESETS, MaskSettings
 from rationales.methods.method import Attribution, Method, Progress
@@ -38,7 +39,13 @@ class Marc(MaskSettings, Method):
             asked, _ = quick(batch, self)
             keep = sufficient(torch.logit(found.keep, eps=1e-7), asked, target, self.softness)
             found = replace(found, keep=keep * mask_rows(batch.rows.real, batch))
-        return Attribution(found.keep[batch.rows.mask], found.steps, found.stop, self._notes(batch, found))
+        scores = found.keep[batch.rows.mask]
+        if (
+            self.halo
+        ):  # in long inputs nearness to what is kept counts, too; up to 0.5, what is kept stays above the rest
+            share = (self.halo * (1 - short(batch)))[batch.rows.input][:, None]
+            scores = (1 - share) * scores + share * smooth(scores, batch, self.halo_sigma)
+        return Attribution(scores, found.steps, found.stop, self._notes(batch, found))
 
     def _notes(self, batch: Batch, found: MaskResult) -> list[list[Note]]:
         """The signatures of an optimisation that went wrong, and what to change."""
