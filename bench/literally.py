@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,42 +38,59 @@ def settings(method: Marc) -> Literal:
 
 
 def reference(model: TextModel, texts: list[str], steps: int | None, clock: str) -> list[dict[str, Any]]:
-    """Seconds of `explain` and of the literal version on every text, and how good both are."""
+    """Seconds of `explain` and of the literal version on every text, and how good both are.
+
+    `explain` as it is by default, and with the paper's settings to the paper's own stop; the literal version with the
+    paper's settings and as many steps as those took.
+    """
     rationales.explain(model, of_length(model, "12w"), options={"steps": 2})  # warm-up
-    options = {} if steps is None else {"steps": steps}
-    return [_compared(model, text, options, clock) for text in texts]
+    few = {} if steps is None else {"steps": steps}
+    return [_compared(model, text, few, clock) for text in texts]
 
 
-def _compared(model: TextModel, text: str, options: dict[str, Any], clock: str) -> dict[str, Any]:
-    method = build("marc", options)
-    assert isinstance(method, Marc)
-    literal, device, module = settings(method), torch.device("cpu"), model.networks[0].module
+def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> dict[str, Any]:
+    paper = {"preset": "paper", **few}
+    device, module = torch.device("cpu"), model.networks[0].module
     encoded = model.encode([TextInput(text)])
     target = int(model.batch(encoded).predict().argmax())
     scores: dict[str, Any] = {}
+    taken: list[int] = []
 
     def ours() -> None:
-        scores["ours"] = rationales.explain(model, text, options=options).scores
+        scores["ours"] = rationales.explain(model, text, options=few).scores
+
+    def ours_as_paper() -> None:
+        found = rationales.explain(model, text, options=paper)
+        scores["paper"] = found.scores
+        taken.append(found.steps)
 
     def theirs(how: Literal) -> torch.Tensor:
         return torch.cat(explain(module, encoded[0], target, model.tokenizer.pad_token_id, "softmax", how))
 
     def frozen() -> None:
         with model.borrowed():
-            scores["literal"] = theirs(literal).float().numpy()
+            scores["literal"] = theirs(_as_long(taken[-1])).float().numpy()
 
-    times = interleaved({"ours": ours, "literal": frozen}, 1, device, clock)
-    few = replace(literal, steps=2)
-    unfrozen = seconds(lambda: theirs(few), device, clock) / few.steps
+    times = interleaved({"ours": ours, "paper": ours_as_paper, "literal": frozen}, 1, device, clock)
+    unfrozen = seconds(lambda: theirs(_as_long(2)), device, clock) / 2
     module.zero_grad(set_to_none=True)
     row: dict[str, Any] = {
         "text": text,
         "words": len(encoded[0].units),
+        "steps": taken[-1],
         "ratio": ratio(times["literal"], times["ours"]),
-        "all_weights": unfrozen * literal.steps / times["literal"][0],
+        "same_ratio": ratio(times["literal"], times["paper"]),
+        "all_weights": unfrozen * taken[-1] / times["literal"][0],
     }
     for name, values in scores.items():
         judged = faithfulness(model, encoded, [values], [target], "marc")
         row |= {f"{name}_seconds": times[name][0], f"{name}_sufficiency": float(judged.sufficiency()[0])}
         row |= {f"{name}_comprehensiveness": float(judged.comprehensiveness()[0])}
     return row
+
+
+def _as_long(steps: int) -> Literal:
+    """The paper's settings, so many steps."""
+    method = build("marc", {"preset": "paper", "steps": steps})
+    assert isinstance(method, Marc)
+    return settings(method)

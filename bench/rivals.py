@@ -136,22 +136,13 @@ def shown(found: dict[str, list[dict[str, Any]]]) -> str:
         ]  # fmt: skip
         parts.append(table(("a step", "rows", "tokens", "ms", "bare ms", "ratio"), rows))
     if "reference" in found:
-        keys = ["ours_seconds", "literal_seconds", "ratio", "all_weights", "ours_sufficiency", "literal_sufficiency"]
-        keys += ["ours_comprehensiveness", "literal_comprehensiveness"]
+        keys = ["ours_seconds", "paper_seconds", "literal_seconds", "steps", "ratio", "same_ratio", "all_weights"]
+        keys += [f"{whose}_{what}" for what in ("sufficiency", "comprehensiveness") for whose in ("ours", "literal")]
         lines = [[f"{one['words']} words"] + [f"{one[key]:.3f}" for key in keys] for one in found["reference"]]
         means = [statistics.mean(one[key] for one in found["reference"]) for key in keys]
         lines.append(["mean", *(f"{mean:.3f}" for mean in means)])
-        heads = (
-            "the literal version",
-            "ours s",
-            "literal s",
-            "ratio",
-            "unfrozen",
-            "suff",
-            "literal",
-            "comp",
-            "literal",
-        )
+        heads = ("the literal version", "default s", "paper s", "literal s", "its steps", "literal / default",
+                 "literal / paper", "unfrozen", "suff", "literal", "comp", "literal")  # fmt: skip
         parts.append(table(heads, lines))
     return "\n\n".join(parts)
 

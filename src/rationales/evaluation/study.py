@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from rationales.errors import InputError, RationalesError
 from rationales.evaluation.cache import cache_of, model_print
@@ -168,7 +167,7 @@ def study(
     for one in rules:
         one.check(gold)
     kept = cache_of(cache)
-    asked = model.copied(torch.float16) if coarse and isinstance(model, TextModel) and model.on_card else model
+    asked = model.coarse() if coarse and isinstance(model, TextModel) else model
     job = Job(
         model,
         asked,

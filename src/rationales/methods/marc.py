@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rationales.masks.field import smooth
+from rationales.masks.halo import haloed
 from rationales.masks.levels import sufficient
-from rationales.masks.objective import mask_rows, short
+from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize, quick
 from rationales.masks.settings import PRESETS, MaskSettings
 from rationales.methods.method import Attribution, Method, Progress
@@ -39,12 +39,7 @@ class Marc(MaskSettings, Method):
             asked, _ = quick(batch, self)
             keep = sufficient(torch.logit(found.keep, eps=1e-7), asked, target, self.softness)
             found = replace(found, keep=keep * mask_rows(batch.rows.real, batch))
-        scores = found.keep[batch.rows.mask]
-        if (
-            self.halo
-        ):  # in long inputs nearness to what is kept counts, too; up to 0.5, what is kept stays above the rest
-            share = (self.halo * (1 - short(batch)))[batch.rows.input][:, None]
-            scores = (1 - share) * scores + share * smooth(scores, batch, self.halo_sigma)
+        scores = haloed(found.keep[batch.rows.mask], batch, self)
         return Attribution(scores, found.steps, found.stop, self._notes(batch, found))
 
     def _notes(self, batch: Batch, found: MaskResult) -> list[list[Note]]:

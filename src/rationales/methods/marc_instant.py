@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.masks.descent import field_of, keep_of
+from rationales.masks.halo import haloed
 from rationales.masks.levels import sufficient
 from rationales.masks.masker_file import SHIPPED, TRAIN, Masker, load_masker
 from rationales.masks.objective import mask_rows
@@ -69,7 +70,8 @@ class MarcInstant(Method):
             keep = sufficient(field_of(batch, settings, *start), batch, target, settings.softness) * real
         if progress is not None:
             progress(1.0)
-        return Attribution(keep[batch.rows.mask], steps, stop, self._notes(batch, keep))
+        scores = haloed(keep[batch.rows.mask], batch, settings)
+        return Attribution(scores, steps, stop, self._notes(batch, keep))
 
     def _masker(self, batch: TextBatch) -> Masker:
         """The one that was named, or the one inside the package where it fits."""

@@ -18,12 +18,14 @@ from rationales.models.batch import Piece, Rows
 from rationales.models.heads import Head
 from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes, stored_bytes, token_budget
+from rationales.models.precision import in_half
 from rationales.models.randomness import content_key
 from rationales.models.state import attribute_set, frozen, no_collection
 from rationales.models.text_batch import Network, TextBatch
 from rationales.models.tokens import Encoded, TextInput, encode, tokenized
 from rationales.models.units import UnitKind
 
+SAMPLES = ("one", "A few more words, of which a batch has to fill up the first text.")  # to see whether a copy agrees
 LIKELY = 8  # times the batch's tokens are in flight at once: where that fits an estimate by far, it is not measured
 LONGEST_SEGMENT = 8192  # tokens; models that could take more are given overlapping segments of this length
 
@@ -150,14 +152,13 @@ class TextModel:
             stored = stored_bytes([one.module for one in self.networks], lambda: batch.forward(piece, keep, None))
         return max(1, available_bytes(batch.device) * batch.lengths[row] // max(stored, 1))
 
-    @property
-    def on_card(self) -> bool:
-        """Whether it runs on a card that is fast with half precision."""
-        return self.networks[0].baseline.device.type == "cuda"
-
-    def copied(self, dtype: torch.dtype) -> TextModel:
-        """The same model with the weights of a copy in another precision."""
-        return replace(self, networks=[network.copied(dtype) for network in self.networks])
+    def coarse(self, dtype: torch.dtype = torch.float16) -> TextModel:
+        """The same model through copies in half precision, on a card that is fast with it; else itself."""
+        if self.networks[0].baseline.device.type != "cuda":
+            return self
+        with self.borrowed():
+            half = in_half(self.batch(self.encode([TextInput(text) for text in SAMPLES])), dtype)
+        return replace(self, networks=half.networks) if isinstance(half, TextBatch) else self
 
     def target(self, wanted: str | int | None) -> int | None:
         """The number of a class given by label or number."""
