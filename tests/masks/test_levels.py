@@ -13,7 +13,7 @@ from reference import levels as literal
 
 import rationales
 from rationales.errors import OptionError
-from rationales.masks.levels import HIGHEST, LOWEST, at_level, drawn, standard, sufficient
+from rationales.masks.levels import HIGHEST, LOWEST, at_level, drawn, standard
 from rationales.masks.optimize import optimize
 from rationales.masks.settings import DEFAULT, ONE_MASK, MaskSettings, replace
 from rationales.models.tokens import TextInput
@@ -138,35 +138,6 @@ class TestOptimised:
             assert result.scores[place] == result.scores[place - 2 : place + 3].max()
         assert result.selected().sum() <= 0.5 * len(words)
         assert result.probabilities["rationale"]["found"] >= 0.9 * result.probabilities["full"]["found"]
-
-    def test_the_sufficient_mask_suffices(self):
-        model = rationales.load(*keyword_model("bridge", "joke"))
-        batch = model.batch(
-            model.encode([TextInput("one bridge and a joke among the many other words of a long line")])
-        )
-        z = torch.zeros((1, batch.size[1]))
-        z[0, 1], z[0, 4] = 5.0, 4.0
-        target = torch.tensor([model.labels.index("found")])
-        keep = sufficient(z, batch, target, 0.3)
-        alone = batch.predict((keep > 0.5).float())[0, target]
-        assert alone >= 0.9 * batch.predict()[0, target]
-        assert (keep > 0.5).sum() <= 4
-        assert torch.equal(keep.topk(2).indices, z.topk(2).indices)
-
-    def test_a_second_cause_is_not_left_out_once_the_first_decides(self):
-        """Three of the four tokens alone give .95 of .998: more than nine tenths, but not most of the evidence."""
-        model = rationales.load(*keyword_model("bridge", "joke"))
-        words = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        batch = model.batch(model.encode([TextInput(words)]))
-        z = torch.zeros((1, batch.size[1]))
-        bridge, joke = words.split().index("bridge"), words.split().index("joke")
-        z[0, joke], z[0, bridge] = 5.0, 3.0
-        target = torch.tensor([model.labels.index("found")])
-        only = batch.zeros()
-        only[0, joke] = 1.0
-        assert 0.9 < float(batch.predict(only)[0, target] / batch.predict()[0, target]) < 0.97
-        chosen = sufficient(z, batch, target, 0.3) > 0.5
-        assert torch.nonzero(chosen[0]).flatten().tolist() == [bridge, joke]
 
     def test_few_steps_still_leave_the_start(self):
         """A preset that collects gradients for 24 steps must work when a user asks for 10."""

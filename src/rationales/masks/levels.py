@@ -16,12 +16,6 @@ from rationales.models.randomness import fold, uniform
 
 LOWEST, HIGHEST = 0.05, 0.95
 GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, cover [0, 1] evenly from the first on
-SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what a rationale may take of its input
-SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
-EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
-TOGETHER, FEW = 256, 3  # rows that are asked about all sizes at once; with more, so many sizes at a time
-CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
-EDGE = 0.3  # softness of the mask that is shown
 LEVELS = 3  # purpose, so that no random number is used twice
 HALVINGS = 16  # of the interval in which the edge of a mask is looked for
 TRIED = {"cuda": 15}  # places at once, by device: where a call costs more than what it computes
@@ -49,7 +43,7 @@ def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
     group, real = groups(batch), batch.rows.real
     values = z[batch.rows.mask]
     with torch.no_grad():
-        q, deviation = _edge(z, batch, level, softness)
+        q, deviation = edge(z, batch, level, softness)
         rate = 1 / (softness * deviation)[group][:, None]
         fixed = torch.where(real, values, 0.0)
         kept = torch.sigmoid((fixed - q[group][:, None]) * rate)
@@ -60,7 +54,7 @@ def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
     return torch.sigmoid((values - moving[group][:, None]) * rate)
 
 
-def _edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tensor, Tensor]:
+def edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tensor, Tensor]:
     """(..., groups) levels -> q of the same shape, and (groups,) the standard deviation of z over the input's units."""
     group, real = groups(batch), batch.rows.real
     members = level.shape[-1]
@@ -114,47 +108,6 @@ def scaled(z: Tensor, batch: Batch) -> Tensor:
     away = torch.where(real, z - mean[owner][:, None], 0.0)
     deviation = (_sum(away.square(), owner, batch.inputs) / count).clamp(min=FLAT**2).sqrt()
     return away / deviation[owner][:, None]
-
-
-def sufficient(z: Tensor, batch: Batch, target: Tensor, softness: float) -> Tensor:
-    """(M, n): the mask of the smallest size that suffices, with a soft edge: above 0.5 is what suffices.
-
-    The units above the edge alone give the target `SUFFICIENT` of its probability in the whole input, and `EVIDENCE` of
-    its log-odds or `ENOUGH`; where no size does, it is the size that gives most.
-    """
-    few = FEW if len(SIZES) * batch.size[0] > TOGETHER else len(SIZES)
-    parts = [torch.tensor(SIZES[begin : begin + few], device=z.device) for begin in range(0, len(SIZES), few)]
-
-    def hard(shares: Tensor) -> Tensor:
-        level = shares.to(z.dtype)[:, None].expand(-1, batch.inputs * batch.views)
-        q, _ = _edge(z, batch, level, softness)
-        return (z[batch.rows.mask] > q[:, groups(batch), None]).to(z.dtype)
-
-    def said(keep: Tensor) -> list[Tensor]:
-        return list(batch.predict(keep).gather(-1, target.expand(len(keep), -1)[..., None]).squeeze(-1))
-
-    with torch.no_grad():
-        full, empty, *found = said(torch.cat([batch.ones()[None], batch.zeros()[None], hard(parts[0])]))
-        wanted = _wanted(full, empty)
-        for part in parts[1:]:
-            if bool((torch.stack(found) >= wanted).any(0).all()):
-                break
-            found += said(hard(part))
-        given = torch.stack(found)  # (sizes, I)
-        enough = given >= wanted
-        best = torch.where(enough.any(0), enough.int().argmax(0), given.argmax(0))  # the first that suffices
-        size = torch.cat(parts).to(z.dtype)[best]
-        edge = _edge(z, batch, size.repeat_interleave(batch.views), softness)
-        q, deviation = (value.view(batch.inputs, batch.views)[:, 0] for value in edge)
-        owner = batch.rows.input[: batch.masks]
-        return torch.sigmoid((z - q[owner][:, None]) / (EDGE * deviation[owner][:, None]))
-
-
-def _wanted(full: Tensor, empty: Tensor) -> Tensor:
-    """(I,): the probability that a rationale has to give, from what all and what nothing of the input gives."""
-    odds, least = torch.logit(full, CERTAIN), torch.logit(empty, CERTAIN)
-    restored = torch.sigmoid(least + EVIDENCE * (odds - least)).clamp(max=ENOUGH * full)
-    return torch.maximum(SUFFICIENT * full, restored)
 
 
 def groups(batch: Batch) -> Tensor:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rationales.masks.halo import haloed
-from rationales.masks.levels import sufficient
+from rationales.masks.finish import finished
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize, quick
 from rationales.masks.settings import PRESETS, MaskSettings
@@ -37,10 +36,9 @@ class Marc(MaskSettings, Method):
         found = optimize(batch, target, self, progress)
         if not self.own:  # the field is good at every size, but has none
             asked, _ = quick(batch, self)
-            keep = sufficient(torch.logit(found.keep, eps=1e-7), asked, target, self.softness)
+            keep = finished(torch.logit(found.keep, eps=1e-7), asked, target, self)
             found = replace(found, keep=keep * mask_rows(batch.rows.real, batch))
-        scores = haloed(found.keep[batch.rows.mask], batch, self)
-        return Attribution(scores, found.steps, found.stop, self._notes(batch, found))
+        return Attribution(found.keep[batch.rows.mask], found.steps, found.stop, self._notes(batch, found))
 
     def _notes(self, batch: Batch, found: MaskResult) -> list[list[Note]]:
         """The signatures of an optimisation that went wrong, and what to change."""

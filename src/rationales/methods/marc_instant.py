@@ -11,8 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.masks.descent import field_of, keep_of
-from rationales.masks.halo import haloed
-from rationales.masks.levels import sufficient
+from rationales.masks.finish import finished
 from rationales.masks.masker_file import SHIPPED, TRAIN, Masker, load_masker
 from rationales.masks.objective import mask_rows
 from rationales.masks.refine import refine
@@ -67,11 +66,10 @@ class MarcInstant(Method):
         if settings.own:
             keep = keep_of(batch, settings, *start) * real
         else:  # the field is good at every size, but has none
-            keep = sufficient(field_of(batch, settings, *start), batch, target, settings.softness) * real
+            keep = finished(field_of(batch, settings, *start), batch, target, settings) * real
         if progress is not None:
             progress(1.0)
-        scores = haloed(keep[batch.rows.mask], batch, settings)
-        return Attribution(scores, steps, stop, self._notes(batch, keep))
+        return Attribution(keep[batch.rows.mask], steps, stop, self._notes(batch, keep))
 
     def _masker(self, batch: TextBatch) -> Masker:
         """The one that was named, or the one inside the package where it fits."""

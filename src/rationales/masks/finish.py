@@ -1,0 +1,90 @@
+"""From a field that is right at every size to the scores that are shown: their order, and the size of the rationale.
+
+A field has no size of its own. In a long input its best units, a twentieth, are the *core*; what lies near the core
+comes next, since people mark clauses where a model needs two of their words (`halo`). In a short one every unit counts
+by itself. The rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is
+least: its complement does not suffice, and it is small (Eq. 8).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rationales.masks.field import smooth
+from rationales.masks.levels import edge, groups, standard
+from rationales.masks.objective import complement, mask_rows, short, squeeze, sufficiency
+from rationales.masks.settings import MaskSettings
+from rationales.models.batch import Batch
+
+CORE = 0.05  # of an input's units
+SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what a rationale may take of its input
+SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
+EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
+CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
+EDGE = 0.3  # softness of the core's edge, in standard deviations
+SHARP = 0.1  # and of one where a rationale is cut
+TINY = 1e-12
+
+
+def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:
+    """(M, n) -> (M, n): scores in the order of the field and its halo; above 0.5 is the rationale."""
+    with torch.no_grad():
+        order = ordered(z, batch, settings)
+        q, _ = edge(order, batch, best_size(order, batch, target, settings).repeat_interleave(batch.views), SHARP)
+        return _shown(order, batch, q.view(batch.inputs, batch.views)[:, 0])
+
+
+def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
+    """(M, n): the field between 0 and 1; in long inputs its core, and the mean of the core around each unit."""
+    if settings.halo == 0:
+        return standard(z, batch)
+    q, deviation = edge(z, batch, z.new_full((batch.inputs * batch.views,), CORE), EDGE)
+    group = groups(batch)[: batch.masks]
+    core = torch.sigmoid((z - q[group][:, None]) / (EDGE * deviation[group][:, None]))
+    around = smooth(core[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
+    long = (1 - short(batch))[mask_rows(batch.rows.input, batch)][:, None]
+    mixed = (1 - settings.halo) * core + settings.halo * around
+    return long * mixed + (1 - long) * standard(z, batch)
+
+
+def _shown(order: Tensor, batch: Batch, q: Tensor) -> Tensor:
+    """(M, n): 0 at an input's lowest value, 0.5 at its `q` (I,), 1 at its highest, straight lines between."""
+    owner, real = mask_rows(batch.rows.input, batch), mask_rows(batch.rows.real, batch)
+    low = torch.full_like(q, torch.inf)
+    low = low.scatter_reduce(0, owner, torch.where(real, order, torch.inf).amin(1), "amin")
+    high = torch.full_like(q, -torch.inf)
+    high = high.scatter_reduce(0, owner, torch.where(real, order, -torch.inf).amax(1), "amax")
+    low, high, q = (value[owner][:, None] for value in (torch.minimum(low, q), torch.maximum(high, q), q))
+    below = 0.5 * (order - low) / (q - low).clamp(min=TINY)
+    above = 0.5 + 0.5 * (order - q) / (high - q).clamp(min=TINY)
+    return torch.where(order > q, above, below).clamp(0, 1)
+
+
+def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:
+    """(I,): the share of the units, best first, whose rationale suffices and has the least loss (Eq. 8).
+
+    To suffice is to give the target `SUFFICIENT` of its probability in the whole input, and `EVIDENCE` of its log-odds
+    or `ENOUGH`; where no size does, it is the size that gives most.
+    """
+    sizes = torch.tensor(SIZES, device=order.device, dtype=order.dtype)[:, None]
+    q, _ = edge(order, batch, sizes.expand(-1, batch.inputs * batch.views), SHARP)
+    alone = (order[batch.rows.mask] > q[:, groups(batch), None]) & batch.rows.real
+    rest = ~alone & batch.rows.real
+    keeps = torch.cat([alone, rest, batch.rows.real[None], torch.zeros_like(alone[:1])]).to(batch.dtype)
+    said = batch.predict(keeps).gather(-1, target.expand(len(keeps), -1)[..., None]).squeeze(-1)
+    kept, left, full, empty = said[: len(SIZES)], said[len(SIZES) : -2], said[-2], said[-1]
+    ended = torch.maximum(squeeze(left), settings.floor * short(batch) * squeeze(empty))
+    loss = settings.sufficiency * sufficiency(squeeze(kept))
+    loss = loss + settings.complement * complement(ended, settings.complement_form)
+    loss = loss + settings.sparsity * sizes.square()
+    enough = kept >= _wanted(full, empty)
+    best = torch.where(enough.any(0), torch.where(enough, loss, torch.inf).argmin(0), kept.argmax(0))
+    return sizes[:, 0][best]
+
+
+def _wanted(full: Tensor, empty: Tensor) -> Tensor:
+    """(I,): the probability that a rationale has to give, from what all and what nothing of the input gives."""
+    odds, least = torch.logit(full, CERTAIN), torch.logit(empty, CERTAIN)
+    restored = torch.sigmoid(least + EVIDENCE * (odds - least)).clamp(max=ENOUGH * full)
+    return torch.maximum(SUFFICIENT * full, restored)

@@ -1,0 +1,120 @@
+"""From a field to scores: what is near the core comes next, and the rationale has the size of the least loss."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from methods.keyword import keyword_model
+
+import rationales
+from rationales.masks.finish import SIZES, best_size, finished, ordered
+from rationales.masks.settings import DEFAULT, ONE_MASK, replace
+from rationales.models.tokens import TextInput
+
+SHORT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
+LONG = f"{SHORT} {'and then the long quiet river went on past the mill and the field ' * 10}".strip()
+WORDS = SHORT.split()
+BRIDGE, JOKE = WORDS.index("bridge"), WORDS.index("joke")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return rationales.load(*keyword_model("bridge", "joke"))
+
+
+def ready(model, *texts, **height):
+    """A batch, a field with these heights, and the target."""
+    batch = model.batch(model.encode([TextInput(text) for text in texts]))
+    z = torch.zeros((batch.masks, batch.size[1]))
+    for word, value in height.items():
+        z[:, WORDS.index(word)] = value
+    return batch, z, torch.full((batch.inputs,), model.labels.index("found"))
+
+
+class TestSize:
+    def test_takes_both_causes_and_nothing_else(self, model):
+        """The first alone gives .95 of .998: more than nine tenths, but not most of the evidence."""
+        batch, z, target = ready(model, SHORT, joke=5.0, bridge=3.0)
+        only = batch.zeros()
+        only[0, JOKE] = 1.0
+        assert 0.9 < float(batch.predict(only)[0, target] / batch.predict()[0, target]) < 0.97
+        found = finished(z, batch, target, DEFAULT) > 0.5
+        assert torch.nonzero(found[0]).flatten().tolist() == [BRIDGE, JOKE]
+
+    def test_what_suffices_is_taken_in_any_company(self, model):
+        batch, z, target = ready(model, SHORT, LONG, joke=5.0, bridge=3.0)
+        for number in range(2):
+            alone = batch.take([number])
+            lone = finished(z[number : number + 1, : alone.size[1]], alone, target[:1], DEFAULT)
+            mine = finished(z, batch, target, DEFAULT)[number : number + 1, : alone.size[1]]
+            assert torch.allclose(mine, lone, atol=1e-6)
+
+    def test_is_the_sufficient_size_of_the_least_loss(self, model):
+        """Literally: every size, both sides, Eq. 8."""
+        batch, z, target = ready(model, SHORT, joke=5.0, bridge=3.0, old=1.0, the=0.5)
+        order = ordered(z, batch, DEFAULT)
+        wanted = target[0]
+        full, empty = (float(batch.predict(keep)[0, wanted]) for keep in (batch.ones(), batch.zeros()))
+        rank = order[0].argsort(descending=True, stable=True)
+        seen = {}
+        for size in SIZES:
+            count = max(1, round(size * len(WORDS)))
+            keep = batch.zeros()
+            keep[0, rank[:count]] = 1.0
+            alone, left = (float(batch.predict(one)[0, wanted]) for one in (keep, 1 - keep))
+            odds = [math.log(p / (1 - p)) for p in (full, empty)]
+            restored = 1 / (1 + math.exp(-(odds[1] + 0.8 * (odds[0] - odds[1]))))
+            if alone >= max(0.9 * full, min(restored, 0.99 * full)):
+                seen[size] = -math.log(alone) - math.log(1 - max(left, empty)) + size**2
+        found = float(best_size(order, batch, target, DEFAULT)[0])
+        assert min(seen, key=lambda size: seen[size]) == pytest.approx(found, abs=0.051)
+
+    def test_more_sparsity_never_takes_more(self, model):
+        batch, z, target = ready(model, LONG, joke=5.0, bridge=3.0, laughed=1.0)
+        order = ordered(z, batch, DEFAULT)
+        found = [float(best_size(order, batch, target, replace(DEFAULT, sparsity=s))[0]) for s in (0.0, 1.0, 20.0)]
+        assert found == sorted(found, reverse=True)
+
+    def test_where_nothing_suffices_it_is_what_gives_most(self, model):
+        """The cause stands last, so that only the largest size takes any of it, and not enough."""
+        batch, z, target = ready(model, SHORT)
+        z[0] = torch.arange(len(WORDS), 0, -1)
+        z[0, JOKE], z[0, BRIDGE] = 5.5, 0.5
+        found = finished(z, batch, target, DEFAULT)[0] > 0.5
+        assert float(best_size(ordered(z, batch, DEFAULT), batch, target, DEFAULT)[0]) >= 0.69
+        assert not found[BRIDGE]
+
+    def test_runs_from_0_over_one_half_to_1(self, model):
+        batch, z, target = ready(model, LONG, joke=5.0, bridge=3.0, laughed=1.0)
+        found = finished(z, batch, target, DEFAULT)[0]
+        assert float(found.min()) == 0.0
+        assert float(found.max()) == 1.0
+        assert torch.equal(found.argsort(stable=True), ordered(z, batch, DEFAULT)[0].argsort(stable=True))
+
+
+class TestHalo:
+    def test_in_a_long_text_half_is_the_mean_of_the_core_around(self, model):
+        batch, z, _ = ready(model, LONG, joke=5.0, bridge=3.0)
+        core, found = (ordered(z, batch, replace(DEFAULT, halo=halo))[0].numpy() for halo in (1e-9, 0.5))
+        place = np.arange(len(core))
+        for here in (0, BRIDGE, JOKE, 20, 100):
+            weight = np.exp(-(((place - here) / 8.0) ** 2))
+            around = float((weight * core).sum() / weight.sum())
+            assert found[here] == pytest.approx(0.5 * core[here] + 0.5 * around, abs=1e-5)
+        assert found[20] > found[60]
+
+    def test_what_is_core_stays_above_what_is_not(self, model):
+        batch, z, _ = ready(model, LONG, joke=5.0, bridge=3.0)
+        core, found = (ordered(z, batch, replace(DEFAULT, halo=halo))[0] for halo in (1e-9, 0.5))
+        assert (core > 0.9).any()
+        assert found[core > 0.9].min() > found[core < 0.1].max()
+
+    def test_a_sentence_has_none(self, model):
+        batch, z, _ = ready(model, SHORT, joke=5.0, bridge=3.0)
+        assert torch.equal(ordered(z, batch, DEFAULT), ordered(z, batch, replace(DEFAULT, halo=0.0)))
+
+    def test_one_mask_has_none(self):
+        assert ONE_MASK.halo == 0
