@@ -1,9 +1,9 @@
 """From a field that is right at every size to the scores that are shown: their order, and the size of the rationale.
 
-A field has no size of its own. In a long input its best units, a twentieth, are the *core*; what lies near the core
-comes next, since people mark clauses where a model needs two of their words (`halo`). In a short one every unit counts
-by itself. The rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is
-least: its complement does not suffice, and it is small (Eq. 8).
+In a long input what lies among high values comes before what stands alone, since people mark clauses where a model
+needs two of their words (`halo`). In a short one every unit counts by itself. A field has no size of its own: the
+rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is least: its
+complement does not suffice, and it is small (Eq. 8).
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ import torch
 from torch import Tensor
 
 from rationales.masks.field import smooth
-from rationales.masks.levels import edge, groups, standard
+from rationales.masks.levels import edge, groups, scaled
 from rationales.masks.objective import complement, mask_rows, short, squeeze, sufficiency
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 
-CORE = 0.05  # of an input's units
 SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what a rationale may take of its input
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
-EDGE = 0.3  # softness of the core's edge, in standard deviations
-SHARP = 0.1  # and of one where a rationale is cut
+SHARP = 0.1  # softness of the edge where a rationale is cut, in standard deviations
 TINY = 1e-12
 
 
@@ -36,16 +34,13 @@ def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) ->
 
 
 def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
-    """(M, n): the field between 0 and 1; in long inputs its core, and the mean of the core around each unit."""
+    """(M, n): the field in standard deviations; in long inputs with the mean of its positive part around each unit."""
+    own = scaled(z, batch)
     if settings.halo == 0:
-        return standard(z, batch)
-    q, deviation = edge(z, batch, z.new_full((batch.inputs * batch.views,), CORE), EDGE)
-    group = groups(batch)[: batch.masks]
-    core = torch.sigmoid((z - q[group][:, None]) / (EDGE * deviation[group][:, None]))
-    around = smooth(core[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
+        return own
+    around = smooth(own.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
     long = (1 - short(batch))[mask_rows(batch.rows.input, batch)][:, None]
-    mixed = (1 - settings.halo) * core + settings.halo * around
-    return long * mixed + (1 - long) * standard(z, batch)
+    return own + settings.halo * long * around
 
 
 def _shown(order: Tensor, batch: Batch, q: Tensor) -> Tensor:

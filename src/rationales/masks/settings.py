@@ -10,7 +10,7 @@ from rationales.options import check_option, option
 CELLS = 14  # along the longer side of a grid
 LEFT_OUT = (  # what 0 switches off, or leaves to us
     *("sufficiency", "complement", "sparsity", "width", "noise", "decay", "reach", "neighbours", "own", "levels"),
-    *("warm", "every", "start_sigma", "anchor"),
+    *("warm", "every", "start_sigma", "anchor", "halo"),
 )
 OVERLAP = 2.5  # sigma in cells: what a source gives the next cell is exp(-1 / OVERLAP), two thirds
 
@@ -64,7 +64,7 @@ class MaskSettings:
     )
     anchor_sigma: float = option(4.0, "how wide that is smoothed, in units of distance")
     halo: float = option(
-        0.5, "in long inputs, share of a unit's score that comes from what is kept around it; 0: none, 1: all"
+        4.0, "in long inputs, weight of the mean positive field around a unit, beside its own; 0: none"
     )
     halo_sigma: float = option(8.0, "how far around that is, in units of distance")
     precision: str = option(
@@ -87,7 +87,7 @@ class MaskSettings:
                 raise OptionError(f"{name} must not be negative, but is {getattr(self, name)}")
         if self.own == 0 and self.levels == 0:
             raise OptionError("own and levels must not both be 0: there would be nothing to optimise")
-        for name, most in (("indicative", 1.0), ("flip", 0.5), ("floor", 1.0), ("halo", 1.0)):
+        for name, most in (("indicative", 1.0), ("flip", 0.5), ("floor", 1.0)):
             if not 0 <= getattr(self, name) <= most:
                 raise OptionError(f"{name} must lie between 0 and {most:g}, not {getattr(self, name)}")
 
