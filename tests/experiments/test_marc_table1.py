@@ -12,7 +12,7 @@ from commands import run as command
 from reviews import known_model, movies
 
 import rationales
-from rationales.data import read
+from rationales.data import Example, read
 from rationales.errors import DataError, OptionError
 from rationales.evaluation import collecting
 from rationales.evaluation.attribution import score_rows
@@ -248,9 +248,17 @@ class TestRun:
             assert part in markdown
 
     def test_the_width_is_the_best_of_the_grid(self):
-        found = {"none": 0.9, "2": 0.1, "4": 0.3, "6": 0.3, "10": 0.2, "15": 0.0}
+        found = {"none": 0.9, "2": 0.1, "4": 0.3, "6": 0.3, "8": 0.3, "10": 0.2, "15": 0.0}
         assert widths.best(found) == 4.0
         assert set(found) == {"none", *(f"{width:g}" for width in WIDTHS)}
+
+    def test_marks_are_widened_to_the_sentences_they_touch(self):
+        text = "A dull film . I left early ! The rest was fine . Go home ."
+        spans = [(text.index("dull"), text.index("dull") + 4), (text.index("fine"), text.index("home"))]
+        example = Example("one", text, "NEG", spans=tuple(spans))
+        found = [text[start:end] for start, end in widths.in_sentences(example).spans]
+        assert found == ["A dull film .", "The rest was fine .", "Go home ."]
+        assert widths.in_sentences(replace(example, spans=None)).spans is None
 
     def test_an_interrupted_run_goes_on(self, tmp_path, known, asked, monkeypatch):
         request = Request(data=movies(tmp_path), rows=QUICK, out=tmp_path / "out", cache=tmp_path / "kept")

@@ -47,7 +47,10 @@ def sections(
         ("The paper's claims", claim_list(claims(table))),
         ("Calibrated rationales: how many words, with and without people's marks", calibrated(rows)),
         ("The paper's own figures (BERT-base)", published()),
-        (f"Widths, by mAP on {validation} validation reviews", width_table(widths)),
+        (
+            f"Widths, by mAP on {validation} validation reviews (marks as they are, and their sentences)",
+            width_table(widths),
+        ),
         ("Time", times(rows, len(table.inputs), seconds)),
     ]
     return [(title, text) for title, text in found if text]

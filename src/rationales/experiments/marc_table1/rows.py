@@ -12,7 +12,7 @@ MAIN = ("average-precision", "token-f1", "iou-f1", "f1-gold-length", "sufficienc
 RULES = ("fitted", "gold-length", "sufficient", "keep-sum", "otsu", "gap", "threshold=0.5")  # for calibrated rationales
 PARTS = ("token-f1", "iou-f1", "selected-share")  # of each rule
 METRICS = (*MAIN, "selected-share", *(f"{part}@{rule}" for rule in RULES[1:] for part in PARTS))
-WIDTHS = (2.0, 4.0, 6.0, 10.0, 15.0)  # of the Gaussian over neighbouring words
+WIDTHS = (2.0, 4.0, 6.0, 8.0, 10.0, 15.0)  # of the Gaussian over neighbouring words
 MARC, DEFAULT, RANDOM, SHAPLEY = "marc", "marc-default", "random", "shapley"
 SALIENCY_SUM = "saliency-sum"
 SMOOTHED = "-smoothed"

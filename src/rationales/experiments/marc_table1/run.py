@@ -197,7 +197,8 @@ def _remarks(accuracy: float, keys: Collection[str]) -> list[str]:
         )
     if any(key.endswith(SMOOTHED) for key in keys):
         said.append(
-            "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words, its width s chosen on validation reviews by mAP."
+            "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words; its width s is chosen on validation reviews by "
+            "mAP, the mean of their marks as they are and widened to whole sentences (on them only a part was marked)."
         )
     if SALIENCY_SUM in keys:
         said.append(

@@ -1,26 +1,55 @@
-"""How wide a rival is smoothed: chosen once for each, on validation reviews that the table is not made of."""
+"""How wide a rival is smoothed: chosen once for each, on validation reviews that the table is not made of.
+
+There people marked a part of the evidence (7 % of the words, spans of 7), on the test reviews all of it (31 %, spans of
+23). A width that is best for the one is too narrow for the other, so marks count twice: as they are, and widened to
+whole sentences.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from rationales.data import Example
 from rationales.evaluation.entries import MethodEntry, entries
 from rationales.evaluation.study import Study
+from rationales.evaluation.words import gold_words
 from rationales.experiments.marc_table1.rows import WIDTHS, RowSpec
 from rationales.files import read_text, write_text
+from rationales.models.units import sentences
 
 CRITERION = "average-precision"
 Measured = Mapping[str, float]  # width as text, or "none" -> mean over the validation reviews
 
 
 def measured(study: Study, spec: RowSpec) -> dict[str, float]:
-    """The mAP of a method on validation reviews without smoothing and with every width; the method is asked once."""
+    """The mAP of a method on validation reviews without smoothing and with every width; the method is asked once.
+
+    The mean of two: against the marks as they are, and against the sentences that hold one.
+    """
     widths = [None, *WIDTHS]
     wanted = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
-    made = study.rows(entries(wanted, None, "text")[: len(wanted)])  # without the chance row, which is no part of this
-    return {row.title: row.cells[CRITERION].estimate.mean for row in made}
+    chosen = entries(wanted, None, "text")[: len(wanted)]  # without the chance row, which is no part of this
+    made = study.rows(chosen)
+    wide = replace(study, gold=[gold_words(in_sentences(one)) for one in study.examples])  # what is held is shared
+    return {
+        one.title: (one.cells[CRITERION].estimate.mean + other.cells[CRITERION].estimate.mean) / 2
+        for one, other in zip(made, wide.rows(chosen), strict=True)
+    }
+
+
+def in_sentences(example: Example) -> Example:
+    """The example with every marked span widened to the sentences that it touches."""
+    if not example.spans:
+        return example
+    touched = [
+        (start, end)
+        for start, end in sentences(example.text)
+        if any(start < last and first < end for first, last in example.spans)
+    ]
+    return replace(example, spans=tuple(touched))
 
 
 def best(found: Measured) -> float:
