@@ -21,16 +21,18 @@ SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
-SHARP = 0.1  # softness of the edge where a rationale is cut, in standard deviations
-TINY = 1e-12
+EDGE = 0.3  # softness of the scores' edge, in standard deviations
+SHARP = 0.1  # and of the edge where a rationale is cut
 
 
 def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:
     """(M, n) -> (M, n): scores in the order of the field and its halo; above 0.5 is the rationale."""
     with torch.no_grad():
         order = ordered(z, batch, settings)
-        q, _ = edge(order, batch, best_size(order, batch, target, settings).repeat_interleave(batch.views), SHARP)
-        return _shown(order, batch, q.view(batch.inputs, batch.views)[:, 0])
+        size = best_size(order, batch, target, settings).repeat_interleave(batch.views)
+        group = groups(batch)[: batch.masks]
+        q, deviation = (value[group][:, None] for value in edge(order, batch, size, SHARP))
+        return torch.sigmoid((order - q) / (EDGE * deviation))
 
 
 def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
@@ -41,19 +43,6 @@ def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
     around = smooth(own.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
     long = (1 - short(batch))[mask_rows(batch.rows.input, batch)][:, None]
     return own + settings.halo * long * around
-
-
-def _shown(order: Tensor, batch: Batch, q: Tensor) -> Tensor:
-    """(M, n): 0 at an input's lowest value, 0.5 at its `q` (I,), 1 at its highest, straight lines between."""
-    owner, real = mask_rows(batch.rows.input, batch), mask_rows(batch.rows.real, batch)
-    low = torch.full_like(q, torch.inf)
-    low = low.scatter_reduce(0, owner, torch.where(real, order, torch.inf).amin(1), "amin")
-    high = torch.full_like(q, -torch.inf)
-    high = high.scatter_reduce(0, owner, torch.where(real, order, -torch.inf).amax(1), "amax")
-    low, high, q = (value[owner][:, None] for value in (torch.minimum(low, q), torch.maximum(high, q), q))
-    below = 0.5 * (order - low) / (q - low).clamp(min=TINY)
-    above = 0.5 + 0.5 * (order - q) / (high - q).clamp(min=TINY)
-    return torch.where(order > q, above, below).clamp(0, 1)
 
 
 def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:
