@@ -106,6 +106,23 @@ class TestLogits:
         assert torch.allclose(pieces, whole, atol=1e-12, rtol=1e-9)
         assert whole.abs().max() > 1e-3
 
+    @pytest.mark.parametrize(("share", "twice"), [(1.0, 0.0), (0.8, 0.5), (0.0, 1.0)])
+    def test_only_what_memory_does_not_hold_is_run_twice(self, bert, share, twice, monkeypatch):
+        model, _ = bert
+        batch = model.batch(model.encode(inputs(*TEXTS)))
+        monkeypatch.setitem(type(batch).enough, "cpu", 1)  # many pieces
+        batch.budget = 10**9
+        cost = [one for one in batch.cost() for _ in range(3)]
+        batch.budget = max(int(share * batch.held(cost)), 1)
+        run = []
+        forward = type(batch).forward
+        monkeypatch.setattr(type(batch), "forward", lambda *given: run.append(len(given[2])) or forward(*given))
+        keep = anything(batch, 3).requires_grad_()
+        with model.borrowed():
+            torch.autograd.grad(batch.logits(keep).sum(), keep)
+        again = (sum(run) - len(cost)) / len(cost)
+        assert again == twice if twice in (0, 1) else 0 < again < 1
+
     def test_the_slope_is_what_a_small_change_does(self, bert):
         """Central differences, in float64, for every unit of one row."""
         model, _ = bert

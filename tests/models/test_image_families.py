@@ -51,6 +51,18 @@ def photograph(height=40, width=60, seed=0):
 
 @pytest.mark.parametrize("family", CONFIGS)
 class TestEveryFamily:
+    def test_a_copied_batch_says_the_same(self, family):
+        model = rationales.load(module_of(family), processor())
+        if any(isinstance(part, torch.nn.BatchNorm2d) for part in model.module.modules()):
+            pytest.skip("its statistics stay in single precision, which does not go with double")
+        batch = model.batch(model.encode([model.read(photograph(seed=seed), None) for seed in range(2)]))
+        keep = torch.rand(batch.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        with model.borrowed():
+            said, finely = batch.logits(keep), batch.copied(torch.float64).logits(keep)
+            assert torch.allclose(said, finely, atol=1e-4)
+            slopes = [torch.autograd.grad(one.sum(), keep)[0] for one in (said, finely)]
+        assert torch.allclose(*slopes, atol=1e-4)
+
     def test_keep_one_is_the_plain_model_and_a_mask_is_found(self, family):
         module, own = module_of(family), processor()
         model = rationales.load(module, own)

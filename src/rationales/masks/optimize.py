@@ -47,14 +47,14 @@ def optimize(
     owner = mask_rows(batch.rows.input, batch)
     waiting, active = list(range(batch.inputs)), list[int]()
     steps, stop = [0] * batch.inputs, [""] * batch.inputs
-    room = _sizes(batch, settings)
+    cost = _costs(batch, settings)
     while waiting or active:
-        active = sorted(active + _admit(active, waiting, room, batch.budget))
+        active = sorted(active + _admit(active, waiting, cost, batch))
         part = batch.take(active)
         masks = torch.nonzero(torch.isin(owner, torch.tensor(active, device=owner.device))).flatten()
         state = everything.take(masks, part.size[1])
         problem = Problem.of(part, target[torch.tensor(active, device=target.device)], settings)
-        taking = Steps(problem, sum(room[number] for number in active))
+        taking = Steps(problem, sum(sum(cost[number]) for number in active))
         while not any(stop[number] for number in active):
             left = settings.steps - min(steps[number] for number in active)
             state = taking.take(state, min(rule.due(steps[number]) for number in active), left)
@@ -108,20 +108,26 @@ def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) ->
     return [(count, "" if still else ("steps" if out else rule.name)) for count, still, out in zip(*table, strict=True)]
 
 
-def _admit(active: Sequence[int], waiting: list[int], size: Sequence[int], budget: int) -> list[int]:
-    """Take from `waiting` what fits beside `active`; at least one input is always at work."""
-    used = sum(size[number] for number in active)
-    admitted: list[int] = []
-    while waiting and (used + size[waiting[0]] <= budget or not (active or admitted)):
-        used += size[waiting[0]]
-        admitted.append(waiting.pop(0))
+def _admit(active: Sequence[int], waiting: list[int], cost: Sequence[Sequence[int]], batch: Batch) -> list[int]:
+    """Take from `waiting` what memory holds beside `active`; at least one input is always at work."""
+
+    def fits(count: int) -> bool:
+        return batch.held([one for number in [*active, *waiting[:count]] for one in cost[number]]) <= batch.budget
+
+    least, most = 0 if active else 1, len(waiting)
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle - 1)
+    admitted = waiting[:least]
+    del waiting[:least]
     return admitted
 
 
-def _sizes(batch: Batch, settings: MaskSettings) -> list[int]:
-    """What each input costs: its rows for every mask that a step shows, and for the complement of each."""
+def _costs(batch: Batch, settings: MaskSettings) -> list[list[int]]:
+    """What each input costs, row by row, for every mask that a step shows and for the complement of each."""
     masks = 2 * (bool(settings.own) + bool(settings.levels))
-    size = [0] * batch.inputs
-    for number, cost in zip(batch.rows.input.tolist(), batch.cost(), strict=True):
-        size[number] += masks * cost
-    return size
+    seen = 1 if settings.views == "turn" else batch.views
+    cost: list[list[int]] = [[] for _ in range(batch.inputs)]
+    for number, size in list(zip(batch.rows.input.tolist(), batch.cost(), strict=True))[: seen * batch.masks]:
+        cost[number] += masks * [size]
+    return cost

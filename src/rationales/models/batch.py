@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import torch
@@ -141,7 +142,7 @@ class Batch(ABC):
     def logits(self, keep: Tensor, noise: Noise | None = None) -> Tensor:
         """keep (S, n) or (K, S, n) in [0, 1] -> logits (..., S, classes).
 
-        Work is cut into pieces that fit memory; with gradients and more than one piece, pieces are run again in the
+        Work is cut into pieces that fit memory; with gradients, pieces beyond what it holds are run again in the
         backward pass instead of being stored. Out of memory halves the pieces and goes on.
         """
         variants = keep.shape[0] if keep.dim() == 3 else 1
@@ -180,18 +181,24 @@ class Batch(ABC):
         return self._pieces(flat, variants, self.size[0], forward)
 
     def _pieces(self, flat: Tensor, variants: int, rows: int, forward: Callable[[Piece, Tensor], Tensor]) -> Tensor:
-        """(K * rows, classes): piece by piece, run again in the backward pass where memory does not hold them all."""
+        """(K * rows, classes): piece by piece, run again in the backward pass what memory does not hold."""
         pieces, order = self.plan(variants, rows)
-        held = sum(piece.size * len(piece.where) for piece in pieces)  # what the backward pass would need at once
-        again = held > self.budget and torch.is_grad_enabled() and flat.requires_grad
+        stored = len(pieces) if not (torch.is_grad_enabled() and flat.requires_grad) else self._stored(pieces)
         parts: list[Tensor] = []
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
             given = flat[piece.where]
-            if again:
-                parts.append(checkpoint(forward, piece, given, use_reentrant=False, preserve_rng_state=False))
-            else:
+            if number < stored:
                 parts.append(forward(piece, given))
+            else:
+                parts.append(checkpoint(forward, piece, given, use_reentrant=False, preserve_rng_state=False))
         return torch.cat(parts)[order]
+
+    def _stored(self, pieces: Sequence[Piece]) -> int:
+        """How many of the first pieces memory holds for the backward pass, beside one that is run again."""
+        size = [piece.size * len(piece.where) for piece in pieces]
+        held = [0, *accumulate(size)]
+        fitting = (count for count in range(len(size) + 1) if held[count] + max(size[count:], default=0) <= self.budget)
+        return max(fitting, default=0)
 
     def plan(self, variants: int, rows: int) -> tuple[list[Piece], Tensor]:
         """The pieces for so many variants of the first rows, and where each row of the result is found in them."""
@@ -206,6 +213,10 @@ class Batch(ABC):
                     pieces.append(Piece(where, where % rows, which, max(cost[places[m] % rows] for m in group)))
             self.plans[wanted] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
         return self.plans[wanted]
+
+    def held(self, cost: Sequence[int]) -> int:
+        """What rows of these costs take together, filled up as they are in pieces."""
+        return sum(cost[group[0]] * len(group) for group in pack(cost, self.budget, self._enough))
 
     @property
     def _enough(self) -> int | None:

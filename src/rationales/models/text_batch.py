@@ -20,11 +20,9 @@ from rationales.models import attention
 from rationales.models.attention import rows_of
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.heads import class_logits
-from rationales.models.precision import copied
+from rationales.models.precision import SMALLER, copied
 from rationales.models.randomness import normal
 from rationales.models.state import output_replaced
-
-SMALLER = 1.8  # times as many tokens fit in half precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +142,6 @@ class TextBatch(Batch):
         return torch.arange(self.size[0], device=self.device) if rows is None else rows
 
     def copied(self, dtype: torch.dtype, apart: bool = False) -> TextBatch:
-        # what is stored for the backward pass takes as much less room, but for a few statistics
         room = int(SMALLER * self.budget) if dtype.itemsize < self.dtype.itemsize else self.budget
         return replace(self, networks=[network.copied(dtype, apart) for network in self.networks], budget=room)
 
