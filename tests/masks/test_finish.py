@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from methods.keyword import keyword_model
 
 import rationales
-from rationales.masks.finish import SIZES, best_size, finished, ordered
+from rationales.masks.finish import SIZES, best_size, closed, finished, ordered
 from rationales.masks.settings import DEFAULT, ONE_MASK, replace
 from rationales.models.tokens import TextInput
 
@@ -98,7 +100,9 @@ class TestSize:
 class TestHalo:
     def test_in_a_long_text_the_mean_of_what_is_high_around_is_added(self, model):
         batch, z, _ = ready(model, LONG, joke=5.0, bridge=3.0)
-        plain, found = (ordered(z, batch, replace(DEFAULT, halo=halo))[0].numpy() for halo in (0.0, 4.0))
+        plain, found = (
+            ordered(z, batch, replace(DEFAULT, halo=halo, halo_sigma=8.0, closing=0))[0].numpy() for halo in (0.0, 4.0)
+        )
         assert plain.mean() == pytest.approx(0, abs=1e-5)
         assert plain.std() == pytest.approx(1, abs=1e-5)
         place = np.arange(len(plain))
@@ -110,7 +114,39 @@ class TestHalo:
 
     def test_a_sentence_has_none(self, model):
         batch, z, _ = ready(model, SHORT, joke=5.0, bridge=3.0)
-        assert torch.equal(ordered(z, batch, DEFAULT), ordered(z, batch, replace(DEFAULT, halo=0.0)))
+        assert torch.equal(ordered(z, batch, DEFAULT), ordered(z, batch, replace(DEFAULT, halo=0.0, closing=0)))
 
     def test_one_mask_has_none(self):
-        assert ONE_MASK.halo == 0
+        assert ONE_MASK.halo == ONE_MASK.closing == 0
+
+
+class TestClosing:
+    @given(
+        values=st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=30),
+        size=st.integers(1, 9),
+        padding=st.integers(0, 4),
+    )
+    def test_it_is_what_its_definition_says(self, values, size, padding):
+        count = len(values)
+        given_, real = torch.tensor([values + [9.0] * padding]), torch.arange(count + padding)[None] < count
+        found = closed(given_, real, size)[0, :count].tolist()
+        # literally: the least, over all windows that hold a place, of the highest in that window
+        for place in range(count):
+            windows = [range(begin, begin + size) for begin in range(place - size + 1, place + 1)]
+            highest = [max(values[one] for one in window if 0 <= one < count) for window in windows]
+            assert found[place] == min(highest)
+        assert all(new >= old for new, old in zip(found, values, strict=True))
+        again = closed(torch.tensor([found]), torch.ones(1, count, dtype=torch.bool), size)[0].tolist()
+        assert again == found
+
+    def test_a_narrow_gap_is_filled_to_its_lower_side_and_a_wide_one_is_not(self):
+        values = torch.tensor([[0.0, 3.0, 1.0, 0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 0.0]])
+        found = closed(values, torch.ones_like(values, dtype=torch.bool), 3)
+        assert found.tolist() == [[0.0, 3.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 0.0]]
+
+    def test_inside_a_gap_the_order_stays(self, model):
+        batch, z, _ = ready(model, LONG, bridge=3.0, nobody=3.0, laughed=3.0)
+        z[:, BRIDGE + 1] = 0.5
+        plain, found = (ordered(z, batch, replace(DEFAULT, halo=0.0, closing=size))[0] for size in (0, 5))
+        assert plain[BRIDGE] > found[BRIDGE + 1] > plain[BRIDGE + 1]
+        assert torch.equal(found[BRIDGE + 20 :], plain[BRIDGE + 20 :])

@@ -72,12 +72,14 @@ def test_a_copied_batch_says_the_same(family):
     assert next(module.parameters()).dtype == torch.float32
 
 
+@pytest.mark.parametrize("texts", [("one good film", "a bad and long day"), ("one good film", "a bad day")])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rows_kept_apart_without_masks_say_the_same(family):
+def test_rows_kept_apart_without_masks_say_the_same(family, texts):
     """Where the architecture lets us; where it does not, its own attention stays, and is not tried again."""
     module, tokenizer = tiny(family)
     model = rationales.load(module, tokenizer)
-    batch = model.batch(model.encode([model.read(text, None) for text in ("one good film", "a bad and long day")]))
+    batch = model.batch(model.encode([model.read(text, None) for text in texts]))
+    assert batch.plan(1, 2)[0][0].full == (len(set(batch.cost())) == 1)
     keep = torch.rand(batch.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
     implementation = module.config._attn_implementation
     with model.borrowed():
@@ -125,6 +127,11 @@ class TestPacking:
         assert list(pack(cost, 10_000)) == [[0, 3, 1, 2, 4, 5]]
         assert list(pack(cost, 10_000, enough=300)) == [[0, 3, 1], [2, 4, 5]]
         assert list(pack(cost, 10_000, enough=301)) == [[0, 3, 1, 2], [4, 5]]
+
+    def test_a_full_group_of_equal_rows_takes_no_other(self):
+        cost = [100, 95, 100, 94, 100]
+        assert list(pack(cost, 10_000, enough=300)) == [[0, 2, 4], [1, 3]]
+        assert list(pack(cost, 10_000, enough=301)) == [[0, 2, 4, 1, 3]]
 
     def test_the_budget_holds_in_any_case(self):
         assert list(pack([10, 10, 10, 1], 20, enough=5)) == [[0, 1], [2], [3]]

@@ -1,15 +1,16 @@
 """From a field that is right at every size to the scores that are shown: their order, and the size of the rationale.
 
 In a long input what lies among high values comes before what stands alone, since people mark clauses where a model
-needs two of their words (`halo`). In a short one every unit counts by itself. A field has no size of its own: the
-rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is least: its
-complement does not suffice, and it is small (Eq. 8).
+needs two of their words (`halo`, `closing`). In a short one every unit counts by itself. A field has no size of its
+own: the rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is least:
+its complement does not suffice, and it is small (Eq. 8).
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import max_pool1d, pad
 
 from rationales.masks.field import smooth
 from rationales.masks.levels import edge, groups, scaled
@@ -22,6 +23,7 @@ SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives 
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
 EDGE = 0.3  # softness of the scores' edge, in standard deviations
+FILLED = 0.99  # of the way to the lower side: inside a gap the order stays as it is
 SHARP = 0.1  # and of the edge where a rationale is cut
 
 
@@ -36,13 +38,25 @@ def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) ->
 
 
 def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
-    """(M, n): the field in standard deviations; in long inputs with the mean of its positive part around each unit."""
-    own = scaled(z, batch)
-    if settings.halo == 0:
-        return own
-    around = smooth(own.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
+    """(M, n): the field in standard deviations; in long inputs with what is high around each unit, and gaps filled."""
+    order = scaled(z, batch)
     long = (1 - short(batch))[mask_rows(batch.rows.input, batch)][:, None]
-    return own + settings.halo * long * around
+    if settings.halo:
+        around = smooth(order.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
+        order = order + settings.halo * long * around
+    if settings.closing and batch.grid is None:
+        order = order + FILLED * long * (closed(order, mask_rows(batch.rows.real, batch), settings.closing) - order)
+    return order
+
+
+def closed(values: Tensor, real: Tensor, size: int) -> Tensor:
+    """(M, n): in gaps of fewer than `size` units the lower one of the sides, elsewhere as it is.
+
+    Grey-scale closing (Serra 1982): of all windows of `size` units that hold a unit, the least of their highest values.
+    """
+    held = pad(torch.where(real, values, -torch.inf), (size - 1, size - 1), value=-torch.inf)  # outside is no side
+    highest = max_pool1d(held[:, None], size, 1)
+    return torch.where(real, -max_pool1d(-highest, size, 1)[:, 0], values)
 
 
 def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:

@@ -16,7 +16,7 @@ from rationales.masks.descent import step
 from rationales.masks.objective import Problem
 from rationales.masks.state import State
 
-MOST = 2**20  # of a step's cost (rows x tokens); with more, the device is busy enough
+MOST = 2**17  # of a step's cost (rows x tokens); with more the device is busy enough, and memory is dear
 WARM = 1  # step before the recording, in which libraries set themselves up
 WORTH = 15  # steps at least, or the recording costs more than it saves
 

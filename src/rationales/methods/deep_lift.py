@@ -38,6 +38,6 @@ def _way(reading: Reading, _variants: Tensor) -> tuple[Tensor, Tensor]:
 def _multipliers(batch: Batch, piece: Piece, point: Tensor, target: Tensor, of: str) -> Tensor:
     """(R, *read): what DeepLIFT calls the multipliers of what is read (Eq. 2), by one pass over 2R rows."""
     count = len(piece.row)
-    pair = Piece(piece.where.repeat(2), piece.row.repeat(2), piece.view, piece.size)
+    pair = Piece(piece.where.repeat(2), piece.row.repeat(2), piece.view, piece.size, piece.full)
     with rescaled(count, *batch.modules):
         return slope_at(batch, pair, torch.cat([point, batch.emptied(piece.row)]), target, of, first=count)[:count]

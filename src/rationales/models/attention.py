@@ -1,7 +1,7 @@
-"""Attention over rows of unequal length without a mask, for copies of encoders in half precision.
+"""Attention without a mask, for copies of encoders in half precision.
 
-A mask keeps the fast kernels away. Instead every row is taken as two sequences that do not see each other: its tokens,
-and what fills it up. That is exact for the tokens, and nobody reads the rest.
+A mask keeps the fast kernels away. Where rows are of unequal length, every row is taken as two sequences that do not
+see each other: its tokens, and what fills it up. That is exact for the tokens, and nobody reads the rest.
 """
 
 from __future__ import annotations
@@ -53,15 +53,17 @@ def rows_of(attention: Tensor) -> Iterator[None]:
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **more: Any
 ) -> tuple[Tensor, None]:
-    """(R, heads, T, size) three times -> (R, T, heads, size)."""
+    """(R, heads, T, size) three times -> (R, T, heads, size); outside of `rows_of` every row is full."""
     rows, unknown = _rows.get(), [name for name, given in more.items() if name not in _KNOWN and given is not None]
-    if rows is None or attention_mask is not None or unknown or query.shape != key.shape or more.get("is_causal"):
+    if attention_mask is not None or unknown or query.shape != key.shape or more.get("is_causal"):
         raise NotImplementedError(f"attention of {type(module).__name__} with {unknown or 'a mask'} of its own")
-    ends, longest = rows
     shape = query.transpose(1, 2).shape
-    flat = [one.transpose(1, 2).flatten(0, 1) for one in (query, key, value)]
     usual = more.get("scaling") in (None, shape[-1] ** -0.5)
     scale: dict[str, Any] = {} if usual else {"scale": more["scaling"]}
+    if rows is None:
+        return _attend(query, key, value, **scale).transpose(1, 2), None
+    ends, longest = rows
+    flat = [one.transpose(1, 2).flatten(0, 1) for one in (query, key, value)]
     if query.device.type == "cuda":
         from torch.nn.attention.varlen import varlen_attn
 

@@ -210,7 +210,8 @@ class Batch(ABC):
                 places = [place for place in range(variants * rows) if view[place % rows] == which]
                 for group in pack([cost[place % rows] for place in places], self.budget, self._enough):
                     where = torch.tensor([places[member] for member in group], device=self.device)
-                    pieces.append(Piece(where, where % rows, which, max(cost[places[m] % rows] for m in group)))
+                    longest, least = (cost[places[member] % rows] for member in (group[0], group[-1]))
+                    pieces.append(Piece(where, where % rows, which, longest, longest == least))
             self.plans[wanted] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
         return self.plans[wanted]
 
@@ -233,9 +234,10 @@ class Batch(ABC):
         for which in range(max(view) + 1):
             own = [row for row, seen in enumerate(view) if seen == which]
             for group in pack([weight * cost[row] for row in own], self.budget, self._enough):
-                longest = max(cost[own[member]] for member in group)
+                longest, least = cost[own[group[0]]], cost[own[group[-1]]]
                 row = torch.tensor([own[member] for member in group], device=self.device)
-                yield Block(row, which, longest, max(1, self.budget // (weight * longest * len(group))))
+                room = max(1, self.budget // (weight * longest * len(group)))
+                yield Block(row, which, longest, longest == least, room)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Class probabilities of logits (..., S, classes), row by row."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
+from rationales.models import attention
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.heads import class_logits
 from rationales.models.patches import as_products
@@ -98,6 +99,7 @@ class ImageBatch(Batch):
     def copied(self, dtype: torch.dtype, apart: bool = False) -> ImageBatch:
         (module,) = copied([self.module], dtype)
         as_products(module)
+        attention.use(module, apart)
         for weight in module.parameters():
             if weight.dim() == 4:  # half precision is fast with a pixel's channels side by side
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last)

@@ -138,7 +138,7 @@ def check_gradients(batch: Batch) -> None:
     cost = batch.cost()
     row = min(range(len(cost)), key=lambda index: cost[index])
     index = torch.tensor([row], device=batch.device)
-    piece = Piece(index, index, int(batch.rows.view[row]), cost[row])
+    piece = Piece(index, index, int(batch.rows.view[row]), cost[row], full=True)
     with torch.enable_grad():
         keep = batch.ones()[index].requires_grad_()
         try:

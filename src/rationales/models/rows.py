@@ -54,6 +54,7 @@ class Piece:
     row: Tensor  # (R,) their rows
     view: int
     size: int  # cost of the longest
+    full: bool = False  # known to be the cost of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,18 +64,20 @@ class Block:
     row: Tensor  # (R,) their rows
     view: int
     size: int  # cost of the longest
+    full: bool  # the cost of all
     variants: int  # how many of them fit at once
 
     def piece(self, variants: int) -> Piece:
         """So many variants of these rows as one piece, all rows of a variant together."""
         row = self.row.repeat(variants)
-        return Piece(torch.arange(len(row), device=row.device), row, self.view, self.size)
+        return Piece(torch.arange(len(row), device=row.device), row, self.view, self.size, self.full)
 
 
 def pack(cost: Sequence[int], budget: int, enough: int | None = None) -> Iterator[list[int]]:
     """Groups of row numbers, longest rows first: (rows in the group) x (its longest row) stays within budget.
 
-    A group of cost `enough` takes no row that would be padded by more than `PADDING` of the longest.
+    A group of cost `enough` takes no row that would be padded by more than `PADDING` of the longest, and none at all
+    that would be padded if no other is.
     """
     order = sorted(range(len(cost)), key=lambda row: -cost[row])
     piece: list[int] = []
@@ -82,7 +85,8 @@ def pack(cost: Sequence[int], budget: int, enough: int | None = None) -> Iterato
         if piece:
             longest = cost[piece[0]]
             full = longest * (len(piece) + 1) > budget
-            short = enough is not None and longest * len(piece) >= enough and cost[row] < (1 - PADDING) * longest
+            least = longest if cost[piece[-1]] == longest else (1 - PADDING) * longest
+            short = enough is not None and longest * len(piece) >= enough and cost[row] < least
             if full or short:
                 yield piece
                 piece = []

@@ -146,7 +146,7 @@ class TextModel:
         """Tokens that may be in flight, from what the longest row of this batch really stores for a backward pass."""
         row = max(range(len(batch.lengths)), key=lambda index: batch.lengths[index])
         where = torch.tensor([row], device=batch.device)
-        piece = Piece(where, where, int(batch.rows.view[row]), batch.lengths[row])
+        piece = Piece(where, where, int(batch.rows.view[row]), batch.lengths[row], full=True)
         keep = batch.ones()[:1].requires_grad_()
         with self.borrowed():
             stored = stored_bytes([one.module for one in self.networks], lambda: batch.forward(piece, keep, None))

@@ -37,11 +37,19 @@ class Network:
     apart: bool = False  # a copy whose rows of unequal length need no mask
 
     def logits(
-        self, ids: Tensor, attention: Tensor, types: Tensor | None, change: Callable[[Tensor], Tensor]
+        self,
+        ids: Tensor,
+        attention: Tensor,
+        types: Tensor | None,
+        change: Callable[[Tensor], Tensor],
+        full: bool = False,
     ) -> Tensor:
-        """(R, outputs) with the word embeddings (R, T, hidden) passed through `change` on their way."""
+        """(R, outputs) with the word embeddings (R, T, hidden) passed through `change` on their way.
+
+        `full`: all rows are known to be of one length.
+        """
         more = {"token_type_ids": types} if types is not None and self.takes_types else {}
-        with output_replaced(self.embedding, change), rows_of(attention) if self.apart else nullcontext():
+        with output_replaced(self.embedding, change), nullcontext() if full or not self.apart else rows_of(attention):
             output = self.module(input_ids=ids, attention_mask=attention, **more, **self.arguments)
         found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
         if not isinstance(found, Tensor) or found.dim() != 2:
@@ -92,7 +100,8 @@ class TextBatch(Batch):
     def _logits(self, piece: Piece, change: Callable[[Tensor], Tensor]) -> Tensor:
         row, size = piece.row, piece.size
         types = self.types[row, :size] if self.types is not None else None
-        logits = self.networks[piece.view].logits(self.ids[row, :size], self.attention[row, :size], types, change)
+        network, ids, attended = self.networks[piece.view], self.ids[row, :size], self.attention[row, :size]
+        logits = network.logits(ids, attended, types, change, piece.full)
         return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
 
     @property
