@@ -97,12 +97,13 @@ class TestSize:
         assert 0.9 < float(found.max()) <= 1
 
 
+PLAIN = replace(DEFAULT, halo=0.0, shrink=0.0, closing=0)
+
+
 class TestHalo:
     def test_in_a_long_text_the_mean_of_what_is_high_around_is_added(self, model):
         batch, z, _ = ready(model, LONG, joke=5.0, bridge=3.0)
-        plain, found = (
-            ordered(z, batch, replace(DEFAULT, halo=halo, halo_sigma=8.0, closing=0))[0].numpy() for halo in (0.0, 4.0)
-        )
+        plain, found = (ordered(z, batch, replace(PLAIN, halo=h, halo_sigma=8.0))[0].numpy() for h in (0.0, 4.0))
         assert plain.mean() == pytest.approx(0, abs=1e-5)
         assert plain.std() == pytest.approx(1, abs=1e-5)
         place = np.arange(len(plain))
@@ -114,10 +115,22 @@ class TestHalo:
 
     def test_a_sentence_has_none(self, model):
         batch, z, _ = ready(model, SHORT, joke=5.0, bridge=3.0)
-        assert torch.equal(ordered(z, batch, DEFAULT), ordered(z, batch, replace(DEFAULT, halo=0.0, closing=0)))
+        assert torch.equal(ordered(z, batch, DEFAULT), ordered(z, batch, PLAIN))
 
     def test_one_mask_has_none(self):
-        assert ONE_MASK.halo == ONE_MASK.closing == 0
+        assert ONE_MASK.halo == ONE_MASK.shrink == ONE_MASK.closing == 0
+
+
+class TestShrink:
+    def test_what_does_not_stand_out_counts_little_and_keeps_its_order(self, model):
+        batch, z, _ = ready(model, LONG, joke=5.0, bridge=-4.0)
+        z[:, 40:60] = torch.linspace(-0.3, 0.3, 20)
+        plain, found = (ordered(z, batch, replace(PLAIN, shrink=s))[0] for s in (0.0, 0.5))
+        assert float(found[JOKE]) == pytest.approx(float(plain[JOKE]) - 0.98 * 0.5, abs=1e-5)
+        assert float(found[BRIDGE]) == pytest.approx(float(plain[BRIDGE]) + 0.98 * 0.5, abs=1e-5)
+        inside = plain.abs() < 0.5
+        assert torch.allclose(found[inside], 0.02 * plain[inside], atol=1e-6)
+        assert torch.equal(found.argsort(stable=True), plain.argsort(stable=True))
 
 
 class TestClosing:
@@ -147,6 +160,6 @@ class TestClosing:
     def test_inside_a_gap_the_order_stays(self, model):
         batch, z, _ = ready(model, LONG, bridge=3.0, nobody=3.0, laughed=3.0)
         z[:, BRIDGE + 1] = 0.5
-        plain, found = (ordered(z, batch, replace(DEFAULT, halo=0.0, closing=size))[0] for size in (0, 5))
+        plain, found = (ordered(z, batch, replace(PLAIN, closing=size))[0] for size in (0, 5))
         assert plain[BRIDGE] > found[BRIDGE + 1] > plain[BRIDGE + 1]
         assert torch.equal(found[BRIDGE + 20 :], plain[BRIDGE + 20 :])

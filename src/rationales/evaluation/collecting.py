@@ -26,7 +26,7 @@ from rationales.models.model import Model
 
 Progress = Callable[[float], None]
 
-SAVE_EVERY = 180.0  # seconds of work that an interruption may cost where scores are kept
+SAVE_EVERY = 60.0  # seconds of work that an interruption may cost where scores are kept
 FIRST = 32  # inputs that are scored together at first, to see how long they take
 
 

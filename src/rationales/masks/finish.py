@@ -1,9 +1,9 @@
 """From a field that is right at every size to the scores that are shown: their order, and the size of the rationale.
 
 In a long input what lies among high values comes before what stands alone, since people mark clauses where a model
-needs two of their words (`halo`, `closing`). In a short one every unit counts by itself. A field has no size of its
-own: the rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is least:
-its complement does not suffice, and it is small (Eq. 8).
+needs two of their words (`shrink`, `halo`, `closing`). In a short one every unit counts by itself. A field has no size
+of its own: the rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is
+least: its complement does not suffice, and it is small (Eq. 8).
 """
 
 from __future__ import annotations
@@ -23,29 +23,40 @@ SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives 
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
 EDGE = 0.3  # softness of the scores' edge, in standard deviations
+OUTSHONE = 0.98  # what a value below the threshold loses: of two that are surrounded alike the higher is still first
 FILLED = 0.99  # of the way to the lower side: inside a gap the order stays as it is
 SHARP = 0.1  # and of the edge where a rationale is cut
 
 
-def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:
-    """(M, n) -> (M, n): scores in the order of the field and its halo; above 0.5 is the rationale."""
+def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, size: Tensor | None = None) -> Tensor:
+    """(M, n) -> (M, n): scores in the order of the field and its halo; above 0.5 is the rationale.
+
+    `size` (I,): its share of the units, where that is known; else the model is asked.
+    """
     with torch.no_grad():
         order = ordered(z, batch, settings)
-        size = best_size(order, batch, target, settings).repeat_interleave(batch.views)
+        size = best_size(order, batch, target, settings) if size is None else size
+        size = size.repeat_interleave(batch.views)
         group = groups(batch)[: batch.masks]
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, SHARP))
         return torch.sigmoid((order - q) / (EDGE * deviation))
 
 
 def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
-    """(M, n): the field in standard deviations; in long inputs with what is high around each unit, and gaps filled."""
-    order = scaled(z, batch)
+    """(M, n): the field in standard deviations; in long inputs as people mark, in clauses.
+
+    There a unit's own value counts where it stands out (`shrink`, a soft threshold), beside it the mean of what is high
+    around (`halo`), and gaps are filled (`closing`).
+    """
+    own = scaled(z, batch)
     long = (1 - short(batch))[mask_rows(batch.rows.input, batch)][:, None]
+    order = own - OUTSHONE * long * own.clamp(-settings.shrink, settings.shrink)
     if settings.halo:
-        around = smooth(order.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
+        around = smooth(own.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
         order = order + settings.halo * long * around
     if settings.closing and batch.grid is None:
-        order = order + FILLED * long * (closed(order, mask_rows(batch.rows.real, batch), settings.closing) - order)
+        gaps = closed(order, mask_rows(batch.rows.real, batch), settings.closing) - order
+        order = order + FILLED * long * gaps
     return order
 
 
@@ -57,6 +68,16 @@ def closed(values: Tensor, real: Tensor, size: int) -> Tensor:
     held = pad(torch.where(real, values, -torch.inf), (size - 1, size - 1), value=-torch.inf)  # outside is no side
     highest = max_pool1d(held[:, None], size, 1)
     return torch.where(real, -max_pool1d(-highest, size, 1)[:, 0], values)
+
+
+def own_size(keep: Tensor, batch: Batch) -> Tensor:
+    """(I,): the share of its units that an input's mask (M, n) keeps, within `SIZES`."""
+    kept = (keep > 0.5)[batch.rows.mask] * batch.rows.blend * batch.rows.real
+    units, total = (
+        torch.zeros(batch.inputs, device=keep.device, dtype=batch.dtype).index_add(0, batch.rows.input, one.sum(1))
+        for one in (batch.rows.blend * batch.rows.real, kept)
+    )
+    return (total / units).clamp(SIZES[0], SIZES[-1])
 
 
 def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:

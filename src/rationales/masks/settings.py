@@ -10,7 +10,7 @@ from rationales.options import check_option, option
 CELLS = 14  # along the longer side of a grid
 LEFT_OUT = (  # what 0 switches off, or leaves to us
     *("sufficiency", "complement", "sparsity", "width", "noise", "decay", "reach", "neighbours", "own", "levels"),
-    *("warm", "every", "start_sigma", "anchor", "halo", "closing"),
+    *("warm", "every", "start_sigma", "anchor", "halo", "shrink", "closing"),
 )
 OVERLAP = 2.5  # sigma in cells: what a source gives the next cell is exp(-1 / OVERLAP), two thirds
 
@@ -64,9 +64,12 @@ class MaskSettings:
     )
     anchor_sigma: float = option(4.0, "how wide that is smoothed, in units of distance")
     halo: float = option(
-        6.0, "in long inputs, weight of the mean positive field around a unit, beside its own; 0: none"
+        4.0, "in long inputs, weight of the mean positive field around a unit, beside its own; 0: none"
     )
     halo_sigma: float = option(12.0, "how far around that is, in units of distance")
+    shrink: float = option(
+        0.75, "in long inputs, a unit's own value counts only beyond so many standard deviations from the mean; 0: all"
+    )
     closing: int = option(
         5, "in long texts, gaps of fewer words than this between high values are filled up to the lower side; 0: none"
     )
@@ -120,6 +123,7 @@ ONE_MASK = replace(
     warm=0,
     anchor=0.0,
     halo=0.0,
+    shrink=0.0,
     closing=0,
 )
 # Appendix A.1, with what the published results used where the appendix is silent.

@@ -20,6 +20,7 @@ from rationales.masks.descent import losses
 from rationales.masks.masker import Network, Shape, predict
 from rationales.masks.masker_file import Card, Masker
 from rationales.masks.objective import Problem
+from rationales.masks.optimize import quick
 from rationales.masks.settings import DEFAULT, MaskSettings
 from rationales.masks.shelves import Shelf, Shelves
 from rationales.models.fingerprint import fingerprint
@@ -29,6 +30,7 @@ from rationales.models.text import TextModel
 from rationales.models.text_batch import TextBatch
 from rationales.options import check_option, option
 
+OWN = 0.3  # weight of the mask's own size where the objective has none: it is to be predicted, not to be asked for
 OTHERS = 4  # purpose, so that no random number is used twice
 
 
@@ -92,7 +94,7 @@ def train(
     training.
     """
     settings = settings or TrainSettings()
-    objective = replace(objective.on(None), warm=0)
+    objective = replace(objective.on(None), warm=0, anchor=0.0, own=objective.own or OWN)
     begun = time.monotonic()
     kept = list(dict.fromkeys(one for one in texts if not isinstance(one, str) or one.strip()))
     draw = torch.Generator().manual_seed(settings.seed)
@@ -192,7 +194,8 @@ class _Run:
     def _slopes(self, weights: Sequence[Tensor], shelf: Shelf, group: list[int]) -> tuple[Tensor, ...]:
         part = shelf.batch.take(group)
         target = self._targets(part, shelf.predicted[torch.tensor(group, device=part.device)])
-        problem = Problem.of(part, target, self.objective)
+        quickly, objective = quick(part, self.objective)
+        problem = Problem.of(quickly, target, objective)
         count = torch.full((part.masks,), self.step, device=part.device)
 
         def work() -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.masks.descent import field_of, keep_of
-from rationales.masks.finish import finished
+from rationales.masks.finish import finished, own_size
 from rationales.masks.masker_file import SHIPPED, TRAIN, Masker, load_masker
 from rationales.masks.objective import mask_rows
 from rationales.masks.refine import refine
@@ -63,13 +63,13 @@ class MarcInstant(Method):
         if self.refine:
             found = refine(batch, target, replace(settings, steps=self.refine), start, progress)
             start, steps, stop = (found.w, found.sigma), found.steps, found.stop
-        if settings.own:
-            keep = keep_of(batch, settings, *start) * real
-        else:  # the field is good at every size, but has none
-            keep = finished(field_of(batch, settings, *start), batch, target, settings) * real
+        z, keep = field_of(batch, settings, *start), keep_of(batch, settings, *start) * real
+        size = own_size(keep, batch) if settings.own else None  # without, the model has to be asked for it
+        shown = finished(z, batch, target, settings, size) * real
         if progress is not None:
             progress(1.0)
-        return Attribution(keep[batch.rows.mask], steps, stop, self._notes(batch, keep))
+        notes = self._notes(batch, keep if settings.own else shown)
+        return Attribution(shown[batch.rows.mask], steps, stop, notes)
 
     def _masker(self, batch: TextBatch) -> Masker:
         """The one that was named, or the one inside the package where it fits."""
