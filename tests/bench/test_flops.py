@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import rationales
 from rationales.methods import build
+from rationales.models.first import first_alone
 
 
 def counted(module, **given):
@@ -30,6 +31,7 @@ def test_a_bert():
     )
     module = transformers.BertForSequenceClassification._from_config(config, attn_implementation="eager")
     read = torch.randn(1, 17, 24, requires_grad=True)
+    assert first_alone(module)
     assert flops.text(config, 17) == counted(module, inputs_embeds=read)
 
 

@@ -19,6 +19,7 @@ from rationales.errors import ModelError
 from rationales.models import attention
 from rationales.models.attention import rows_of
 from rationales.models.batch import Batch, Noise, Piece
+from rationales.models.first import first_alone
 from rationales.models.heads import class_logits
 from rationales.models.precision import SMALLER, copied
 from rationales.models.randomness import normal
@@ -59,6 +60,7 @@ class Network:
     def copied(self, dtype: torch.dtype, apart: bool = False) -> Network:
         """The same with the weights of a copy in another precision, and with rows kept apart without masks."""
         module, embedding = copied([self.module, self.embedding], dtype)
+        first_alone(module)
         return replace(self, module=module, embedding=embedding, apart=attention.use(module, apart))
 
 
