@@ -25,7 +25,7 @@ class MaskSettings:
     schedule: str = option("cosine", "how the rate goes over the steps: stays, or falls to 0", "constant", "cosine")
     decay: float = option(0.01, "weight decay of Adam (decoupled)")
     start_w: float = option(0.0, "initial w of every unit")
-    start_sigma: float = option(2.0, "initial sigma, in units of distance; 0, on a grid: one that suits its cells")
+    start_sigma: float = option(1.5, "initial sigma, in units of distance; 0, on a grid: one that suits its cells")
     smallest_sigma: float = option(0.1, "sigma never falls below this")
     reach: float = option(0.125, "sigma never exceeds this share of a segment's units, but may be 1; 0: no limit")
     field: str = option("gaussian", "how w becomes keep: over neighbours, or unit by unit", "gaussian", "free")
@@ -66,7 +66,7 @@ class MaskSettings:
     halo: float = option(
         4.0, "in long inputs, weight of the mean positive field around a unit, beside its own; 0: none"
     )
-    halo_sigma: float = option(12.0, "how far around that is, in units of distance")
+    halo_sigma: float = option(10.0, "how far around that is, in units of distance")
     shrink: float = option(
         0.75, "in long inputs, a unit's own value counts only beyond so many standard deviations from the mean; 0: all"
     )
@@ -120,6 +120,7 @@ ONE_MASK = replace(
     level_form="log",
     softness=0.3,
     start_w=1.2,
+    start_sigma=2.0,
     warm=0,
     anchor=0.0,
     halo=0.0,
