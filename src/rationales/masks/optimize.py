@@ -39,10 +39,19 @@ def optimize(
     settings: MaskSettings,
     progress: Callable[[float], None] | None = None,
     start: tuple[Tensor, Tensor] | None = None,
+    anchor: Tensor | None = None,
 ) -> MaskResult:
-    """Find the masks of all inputs of a batch; `target` is (inputs,), `start` a w and a sigma (M, s) to begin with."""
+    """Find the masks of all inputs of a batch; `target` is (inputs,).
+
+    `start`: a w and a sigma (M, s) to begin with; `anchor` (M, n): a field that stays beside the one that is optimised.
+    """
+    weight = settings.anchor
     batch, settings = quick(batch, settings.on(batch.grid))
+    if anchor is not None:
+        settings = replace(settings, anchor=weight)
     everything = State.start(batch, settings, start).copy()
+    if anchor is not None:
+        everything.anchor = anchor.clone()
     rule = stopping(settings)
     owner = mask_rows(batch.rows.input, batch)
     waiting, active = list(range(batch.inputs)), list[int]()

@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rationales.masks.descent import keep_of, losses
-from rationales.masks.objective import Problem, mask_rows
+from rationales.masks.descent import field_of, keep_of, losses
+from rationales.masks.levels import scaled
+from rationales.masks.objective import Problem, mask_rows, short
 from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
@@ -26,19 +27,27 @@ def refine(
 ) -> MaskResult:
     """`settings.steps` steps from w and sigma (M, s); an input whose loss without noise did not fall keeps its start.
 
+    In long texts a field without a size of its own stays anchored to what was predicted, as it does to the gradients
+    that an optimisation from scratch begins with.
+
     Nothing is read off the masks on the way, so each input takes all of the steps.
     """
-    settings = replace(settings, stop="steps", warm=0, anchor=0.0).on(batch.grid)
-    found = optimize(batch, target, settings, progress, start)
+    anchor, settings = None, replace(settings, stop="steps", warm=0)
+    if settings.own:
+        settings = replace(settings, anchor=0.0)
+    else:
+        long = 1 - short(batch)[mask_rows(batch.rows.input, batch)][:, None]
+        anchor = long * scaled(field_of(batch, settings, *start), batch)
+    found = optimize(batch, target, settings, progress, start, anchor)
     with torch.no_grad():
         problem = Problem.of(batch, target, replace(settings, noise=0.0, flip=0.0))
         first = torch.zeros(batch.masks, dtype=torch.long, device=batch.device)
-        before, after = (losses(problem, w, sigma, first) for w, sigma in (start, (found.w, found.sigma)))
+        before, after = (losses(problem, w, sigma, first, anchor) for w, sigma in (start, (found.w, found.sigma)))
         better = after < before  # not a number is not better
         owner = mask_rows(batch.rows.input, batch)
         w, sigma = (
             torch.where(better[owner][:, None], new, old)
             for new, old in zip((found.w, found.sigma), start, strict=True)
         )
-        keep = keep_of(batch, settings, w, sigma) * mask_rows(batch.rows.real, batch)
+        keep = keep_of(batch, settings, w, sigma, anchor) * mask_rows(batch.rows.real, batch)
     return MaskResult(keep, found.steps, [BETTER if one else SAME for one in better.tolist()], w, sigma)

@@ -1,7 +1,8 @@
 """Training of a masker for one model: MaRC's objective, descended on by a network over many texts instead of one mask.
 
-No labels are needed: the target is what the model predicts, and now and then another class, so that any can be asked
-for. Everything that is drawn is a function of the seed and the texts.
+Where a mask has no size of its own, as by default, what MaRC finds is imitated instead (lessons.py). No labels are
+needed: the target is what the model predicts, and now and then another class, so that any can be asked for. Everything
+that is drawn is a function of the seed and the texts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor
 
 from rationales.errors import DataError, InputError, OptionError
 from rationales.masks.descent import losses
+from rationales.masks.lessons import Lessons, targets
 from rationales.masks.masker import Network, Shape, predict
 from rationales.masks.masker_file import Card, Masker
 from rationales.masks.objective import Problem
@@ -25,13 +28,9 @@ from rationales.masks.settings import DEFAULT, MaskSettings
 from rationales.masks.shelves import Shelf, Shelves
 from rationales.models.fingerprint import fingerprint
 from rationales.models.probing import check_gradients
-from rationales.models.randomness import fold, uniform
 from rationales.models.text import TextModel
 from rationales.models.text_batch import TextBatch
 from rationales.options import check_option, option
-
-OWN = 0.3  # weight of the mask's own size where the objective has none: it is to be predicted, not to be asked for
-OTHERS = 4  # purpose, so that no random number is used twice
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Look:
     """What is told after a look at the held-out texts."""
 
     step: int
-    loss: float  # MaRC's, without noise, mean over held-out texts
+    loss: float  # MaRC's without noise, or the distance from what MaRC finds; mean over held-out texts
     best: bool
     seconds: float
 
@@ -94,7 +93,9 @@ def train(
     training.
     """
     settings = settings or TrainSettings()
-    objective = replace(objective.on(None), warm=0, anchor=0.0, own=objective.own or OWN)
+    objective = objective.on(None)
+    if objective.own:
+        objective = replace(objective, warm=0, anchor=0.0)
     begun = time.monotonic()
     kept = list(dict.fromkeys(one for one in texts if not isinstance(one, str) or one.strip()))
     draw = torch.Generator().manual_seed(settings.seed)
@@ -120,10 +121,10 @@ def train(
 
 
 def validate(masker: Masker, model: TextModel, texts: Sequence[str | tuple[str, str]]) -> float:
-    """MaRC's loss (Eq. 8) without noise, mean over texts, for the class that the model predicts."""
+    """MaRC's loss (Eq. 8) without noise, or the distance from what MaRC finds; for the class that is predicted."""
     with torch.inference_mode(False), model.borrowed():
         shelves = list(Shelves(model, [model.read(one, None) for one in texts], seed=0))
-        return _validate(masker.network, shelves, masker.card.objective, TrainSettings())
+        return _validate(masker.network, shelves, Lessons(masker.card.objective, 0.0), TrainSettings())
 
 
 def _fresh(batch: TextBatch, settings: TrainSettings) -> Network:
@@ -150,6 +151,10 @@ class _Run:
     best: float = math.inf
     best_step: int = 0
     state: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lessons = Lessons(self.objective, self.settings.others)
+        self.tests = Lessons(self.objective, 0.0)
 
     def all(
         self,
@@ -192,8 +197,12 @@ class _Run:
         return {"steps": self.step, "best_step": self.best_step, "held_out_loss": round(self.best, 6)}
 
     def _slopes(self, weights: Sequence[Tensor], shelf: Shelf, group: list[int]) -> tuple[Tensor, ...]:
+        if not self.objective.own:
+            loss = partial(self.lessons.loss, self.network, shelf, group)
+            return shelf.batch.fit(lambda: torch.autograd.grad(loss().mean(), weights))
         part = shelf.batch.take(group)
-        target = self._targets(part, shelf.predicted[torch.tensor(group, device=part.device)])
+        predicted = shelf.predicted[torch.tensor(group, device=part.device)]
+        target = targets(part, predicted, self.settings.others, self.step)
         quickly, objective = quick(part, self.objective)
         problem = Problem.of(quickly, target, objective)
         count = torch.full((part.masks,), self.step, device=part.device)
@@ -206,19 +215,9 @@ class _Run:
         shelf.batch.budget = part.budget  # what did not fit once is not tried again
         return found
 
-    def _targets(self, batch: TextBatch, predicted: Tensor) -> Tensor:
-        """(inputs,): what the model predicts, or now and then another class."""
-        if batch.classes < 2:
-            return predicted
-        rows = torch.arange(len(batch.rows.input), device=batch.device)
-        first = torch.full_like(predicted, len(rows)).scatter_reduce(0, batch.rows.input, rows, "amin")
-        places = uniform(fold(batch.rows.key[first], OTHERS, self.step), 2)
-        other = (predicted + 1 + (places[:, 1] * (batch.classes - 1)).long()) % batch.classes
-        return torch.where(places[:, 0] < self.settings.others, other, predicted)
-
     def _look(self, done: float, tell: Callable[[Look], None] | None) -> None:
         self.looked = int(done * self.settings.looks)
-        found = _validate(self.network, self.check, self.objective, self.settings)
+        found = _validate(self.network, self.check, self.tests, self.settings)
         better = found < self.best
         if better:
             self.best, self.best_step = found, self.step
@@ -239,16 +238,20 @@ class _Run:
         return self.settings.rate * 0.5 * (1 + math.cos(math.pi * (done - warm) / (1 - warm)))
 
 
-def _validate(network: Network, shelves: Sequence[Shelf], objective: MaskSettings, settings: TrainSettings) -> float:
-    """Eq. 8 without noise, mean over inputs, for the predicted class."""
-    quiet, total, count = replace(objective, noise=0.0, flip=0.0), 0.0, 0
+def _validate(network: Network, shelves: Sequence[Shelf], lessons: Lessons, settings: TrainSettings) -> float:
+    """For the predicted class, mean over inputs: Eq. 8 without noise, or the distance from what the lessons say."""
+    objective, total, count = replace(lessons.objective, noise=0.0, flip=0.0), 0.0, 0
     for shelf in shelves:
         for group in shelf.groups(settings.inputs, settings.tokens):
-            part = shelf.batch.take(group)
-            target = shelf.predicted[torch.tensor(group, device=part.device)]
             with torch.no_grad():
-                w, sigma = predict(network, part, target, objective)
-                first = torch.zeros(part.masks, dtype=torch.long, device=part.device)
-                total += float(losses(Problem.of(part, target, quiet), w, sigma, first).sum())
-            count += part.inputs
+                if objective.own:
+                    part = shelf.batch.take(group)
+                    target = shelf.predicted[torch.tensor(group, device=part.device)]
+                    w, sigma = predict(network, part, target, objective)
+                    first = torch.zeros(part.masks, dtype=torch.long, device=part.device)
+                    found = losses(Problem.of(part, target, objective), w, sigma, first)
+                else:
+                    found = lessons.loss(network, shelf, group)
+            total += float(found.sum())
+            count += len(group)
     return total / count

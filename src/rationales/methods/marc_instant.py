@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.masks.descent import field_of, keep_of
+from rationales.masks.descent import field_of
 from rationales.masks.finish import finished, own_size
 from rationales.masks.masker_file import SHIPPED, TRAIN, Masker, load_masker
 from rationales.masks.objective import mask_rows
+from rationales.masks.optimize import quick
 from rationales.masks.refine import refine
 from rationales.methods.marc import EMPTY, FULL, Marc
 from rationales.methods.method import Attribution, Method, Progress
@@ -58,17 +60,20 @@ class MarcInstant(Method):
             check_gradients(batch)
         masker = self._masker(batch)
         settings = replace(masker.card.objective, rate=self.rate, schedule="cosine")
-        start, real = masker(batch, target), mask_rows(batch.rows.real, batch)
+        (w, sigma), real = masker(batch, target), mask_rows(batch.rows.real, batch)
+        z, size = field_of(batch, settings, w, sigma), None
         steps, stop = [0] * batch.inputs, list[str]()
         if self.refine:
-            found = refine(batch, target, replace(settings, steps=self.refine), start, progress)
-            start, steps, stop = (found.w, found.sigma), found.steps, found.stop
-        z, keep = field_of(batch, settings, *start), keep_of(batch, settings, *start) * real
-        size = own_size(keep, batch) if settings.own else None  # without, the model has to be asked for it
-        shown = finished(z, batch, target, settings, size) * real
+            found = refine(batch, target, replace(settings, steps=self.refine), (w, sigma), progress)
+            steps, stop = found.steps, found.stop
+            z = torch.logit(found.keep, eps=1e-7)
+        if settings.own or not self.refine:  # else the model has to be asked which size suffices
+            size = own_size(z.sigmoid(), batch)
+        asked, _ = quick(batch, settings)
+        shown = finished(z, asked, target, settings, size) * real
         if progress is not None:
             progress(1.0)
-        notes = self._notes(batch, keep if settings.own else shown)
+        notes = self._notes(batch, shown if size is None else z.sigmoid() * real)
         return Attribution(shown[batch.rows.mask], steps, stop, notes)
 
     def _masker(self, batch: TextBatch) -> Masker:
