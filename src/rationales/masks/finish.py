@@ -22,9 +22,10 @@ SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
-EDGE = 0.3  # softness of the scores' edge, in standard deviations
+EDGE, BRIEF = 0.3, 0.15  # softness of the scores' edge, in standard deviations: in long inputs, and in short ones
 OUTSHONE = 0.98  # what a value below the threshold loses: of two that are surrounded alike the higher is still first
 FILLED = 0.99  # of the way to the lower side: inside a gap the order stays as it is
+SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one
 SHARP = 0.1  # and of the edge where a rationale is cut
 
 
@@ -39,7 +40,8 @@ def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, si
         size = size.repeat_interleave(batch.views)
         group = groups(batch)[: batch.masks]
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, SHARP))
-        return torch.sigmoid((order - q) / (EDGE * deviation))
+        brief = short(batch)[mask_rows(batch.rows.input, batch)][:, None]
+        return torch.sigmoid((order - q) / ((EDGE + (BRIEF - EDGE) * brief) * deviation))
 
 
 def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
@@ -98,7 +100,9 @@ def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSetting
     loss = loss + settings.complement * complement(ended, settings.complement_form)
     loss = loss + settings.sparsity * sizes.square()
     enough = kept >= _wanted(full, empty)
-    best = torch.where(enough.any(0), torch.where(enough, loss, torch.inf).argmin(0), kept.argmax(0))
+    loss = torch.where(enough, loss, torch.inf)
+    small = (loss <= loss.amin(0) + SLACK).to(torch.uint8).argmax(0)  # the first, and smallest
+    best = torch.where(enough.any(0), small, kept.argmax(0))
     return sizes[:, 0][best]
 
 

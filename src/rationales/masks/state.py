@@ -12,9 +12,9 @@ from rationales.masks.objective import mask_rows
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 
-START = (
-    0.5  # of the largest sigma, after a warm start: few steps can widen a short text's spans, but hardly sharpen them
-)
+# After a warm start sigma begins no higher than at this share of the largest, or at this value, if that is more: few
+# steps can widen a short text's spans, but hardly sharpen them.
+START, LEAST = 0.25, 0.75
 
 
 @dataclass(eq=False)
@@ -73,5 +73,6 @@ def bounded(batch: Batch, settings: MaskSettings, sigma: Tensor, share: float = 
     sigma = sigma.clamp(min=settings.smallest_sigma)
     if settings.reach == 0:
         return sigma
-    most = (share * settings.reach * mask_rows(batch.rows.real, batch).sum(1, keepdim=True)).clamp(min=1)
+    least = 1.0 if share == 1 else LEAST
+    most = (share * settings.reach * mask_rows(batch.rows.real, batch).sum(1, keepdim=True)).clamp(min=least)
     return torch.minimum(sigma, most.to(sigma.dtype))
