@@ -69,7 +69,7 @@ class MarcInstant(Method):
             z = torch.logit(found.keep, eps=1e-7)
         if settings.own or not self.refine:  # else the model has to be asked which size suffices
             size = own_size(z.sigmoid(), batch)
-        asked, _ = quick(batch, settings)
+        asked = batch if size is not None else quick(batch, settings)[0]
         shown = finished(z, asked, target, settings, size) * real
         if progress is not None:
             progress(1.0)
