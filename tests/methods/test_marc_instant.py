@@ -156,3 +156,10 @@ def test_a_masker_of_masks_of_every_size_shows_the_smallest_that_suffices(model,
         scores = explain(model, TEXTS[1], masker=path, refine=refine).scores
         assert np.isfinite(scores).all()
         assert scores.min() < 0.5 < scores.max()
+
+
+def test_the_embedded_model_comes_with_a_masker():
+    text = "The boat trip was long, the guide was rude, and the food was terrible."
+    result = rationales.explain(rationales.load("embedded"), text, method="marc-instant")
+    assert result.units[int(np.argmax(result.scores))].text in ("rude", "terrible")
+    assert result.steps == 0
