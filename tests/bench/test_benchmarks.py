@@ -56,11 +56,11 @@ def test_scaling(found):
 def test_memory_grows_with_rows_as_a_straight_line():
     given = argparse.Namespace(model="bert-tiny", steps=2, quick=True)
     told = []
-    for one in (4, 16):
+    for one in (16, 64):
         given.one = one
         told.append(scaling.one_memory(given, torch.device("cpu")))
-    assert [one["rows"] for one in told] == [8, 32]
-    assert scaling.exponent([8, 32], [one["megabytes"] for one in told]) == pytest.approx(1, abs=0.3)
+    assert [one["rows"] for one in told] == [32, 128]
+    assert scaling.exponent([32, 128], [one["megabytes"] for one in told]) == pytest.approx(1, abs=0.3)
 
 
 @pytest.mark.slow
