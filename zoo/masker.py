@@ -2,8 +2,8 @@
 
 python -m zoo.masker --eraser eraser-movies.tar.gz --sst2 sst2.tar.gz --out zoo/out/masker.safetensors --minutes 5
 
-Prints one table of MaRC's loss and one of quality on ERASER's validation reviews (bench/quality.py): the masker alone,
-with 15 steps of refinement, MaRC from scratch, and random scores.
+Prints MaRC's loss, where a mask has a size of its own, and the quality on ERASER's validation reviews
+(bench/quality.py): the masker alone, with 15 steps of refinement, MaRC from scratch, and random scores.
 """
 
 from __future__ import annotations
@@ -116,9 +116,11 @@ def judge(model: TextModel, masker: Masker, path: Path, eraser: Path, count: int
     assert listing is not None, "there is no val.jsonl"
     reviews = [one for one in read_reviews(listing.parent, "val") if longest is None or len(one.gold) <= longest]
     reviews = [one for one in reviews if one.gold.any()][:count]
-    print(f"\n{len(reviews)} validation reviews, {model.name}\nMaRC's loss (Eq. 8 without noise), predicted class")
-    for name, value in _losses(model, masker, [one.text for one in reviews]).items():
-        print(f"{name:<28} {value:.4f}", flush=True)
+    print(f"\n{len(reviews)} validation reviews, {model.name}")
+    if masker.card.objective.own:  # else a field is anchored to something that no pair of w and sigma tells
+        print("MaRC's loss (Eq. 8 without noise), predicted class")
+        for name, value in _losses(model, masker, [one.text for one in reviews]).items():
+            print(f"{name:<28} {value:.4f}", flush=True)
     instant = {"masker": str(path)}
     rows: dict[str, dict[str, Any]] = {}
     for name, method, options in (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from methods.keyword import keyword_model
 
 import rationales
-from rationales.masks.finish import SIZES, best_size, closed, finished, ordered
+from rationales.masks.finish import OUTSHONE, SIZES, best_size, closed, finished, ordered
 from rationales.masks.settings import DEFAULT, ONE_MASK, replace
 from rationales.models.tokens import TextInput
 
@@ -126,10 +126,10 @@ class TestShrink:
         batch, z, _ = ready(model, LONG, joke=5.0, bridge=-4.0)
         z[:, 40:60] = torch.linspace(-0.3, 0.3, 20)
         plain, found = (ordered(z, batch, replace(PLAIN, shrink=s))[0] for s in (0.0, 0.5))
-        assert float(found[JOKE]) == pytest.approx(float(plain[JOKE]) - 0.98 * 0.5, abs=1e-5)
-        assert float(found[BRIDGE]) == pytest.approx(float(plain[BRIDGE]) + 0.98 * 0.5, abs=1e-5)
+        assert float(found[JOKE]) == pytest.approx(float(plain[JOKE]) - OUTSHONE * 0.5, abs=1e-5)
+        assert float(found[BRIDGE]) == pytest.approx(float(plain[BRIDGE]) + OUTSHONE * 0.5, abs=1e-5)
         inside = plain.abs() < 0.5
-        assert torch.allclose(found[inside], 0.02 * plain[inside], atol=1e-6)
+        assert torch.allclose(found[inside], (1 - OUTSHONE) * plain[inside], atol=1e-6)
         assert torch.equal(found.argsort(stable=True), plain.argsort(stable=True))
 
 

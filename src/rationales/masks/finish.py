@@ -23,10 +23,10 @@ SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives 
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
 EDGE, BRIEF = 0.3, 0.15  # softness of the scores' edge, in standard deviations: in long inputs, and in short ones
+SHARP = 0.1  # and of the edge where a rationale is cut
 OUTSHONE = 0.98  # what a value below the threshold loses: of two that are surrounded alike the higher is still first
 FILLED = 0.99  # of the way to the lower side: inside a gap the order stays as it is
 SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one
-SHARP = 0.1  # and of the edge where a rationale is cut
 
 
 def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, size: Tensor | None = None) -> Tensor:

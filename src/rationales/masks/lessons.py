@@ -38,9 +38,7 @@ class Lessons:
         """(I,): the mean squared difference between what is predicted and the field that was found."""
         own = self._of(shelf, group)
         part, target = shelf.batch.take(group), own.target[torch.tensor(list(group), device=own.target.device)]
-        owner = mask_rows(shelf.batch.rows.input, shelf.batch)
-        rows = torch.nonzero(torch.isin(owner, torch.tensor(list(group), device=owner.device))).flatten()
-        wanted = own.field[rows, : part.size[1]]
+        wanted = own.field[_rows(shelf, group), : part.size[1]]
         z = field_of(part, self.objective, *predict(network, part, target, self.objective))
         return mean_over_masks(mean_over_units((z - wanted).square(), part), part)
 
@@ -51,10 +49,8 @@ class Lessons:
         if missing:
             part = shelf.batch.take(missing)
             target = own.target[torch.tensor(missing, device=own.target.device)]
-            owner = mask_rows(shelf.batch.rows.input, shelf.batch)
-            rows = torch.nonzero(torch.isin(owner, torch.tensor(missing, device=owner.device))).flatten()
             found = lesson(part, target, self.objective)
-            own.field[rows[:, None], torch.arange(found.shape[1], device=rows.device)] = found
+            own.field[_rows(shelf, missing)[:, None], torch.arange(found.shape[1], device=found.device)] = found
             for number in missing:
                 own.known[number] = True
         return own
@@ -71,6 +67,12 @@ class _Held:
     def empty(cls, shelf: Shelf, others: float) -> _Held:
         batch = shelf.batch
         return cls(shelf, batch.zeros()[: batch.masks], targets(batch, shelf.predicted, others), [False] * batch.inputs)
+
+
+def _rows(shelf: Shelf, group: Sequence[int]) -> Tensor:
+    """The masks of these inputs among those of the shelf."""
+    owner = mask_rows(shelf.batch.rows.input, shelf.batch)
+    return torch.nonzero(torch.isin(owner, torch.tensor(list(group), device=owner.device))).flatten()
 
 
 def lesson(batch: TextBatch, target: Tensor, objective: MaskSettings) -> Tensor:

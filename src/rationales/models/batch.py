@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Block", "Noise", "Piece", "Rows", "pack"]
 
+SMALLER = 1.8  # times as much fits in half precision: all that is stored for a backward pass but some statistics
 T = TypeVar("T")
 
 
@@ -214,6 +215,10 @@ class Batch(ABC):
                     pieces.append(Piece(where, where % rows, which, longest, longest == least))
             self.plans[wanted] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
         return self.plans[wanted]
+
+    def budget_in(self, dtype: torch.dtype) -> int:
+        """The budget where what is stored for a backward pass is of another precision."""
+        return int(SMALLER * self.budget) if dtype.itemsize < self.dtype.itemsize else self.budget
 
     def held(self, cost: Sequence[int]) -> int:
         """What rows of these costs take together, filled up as they are in pieces."""

@@ -13,8 +13,7 @@ from rationales.errors import ModelError
 from rationales.models import attention
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.heads import class_logits
-from rationales.models.patches import as_products
-from rationales.models.precision import SMALLER, copied
+from rationales.models.precision import copied
 from rationales.models.randomness import normal
 
 
@@ -98,13 +97,12 @@ class ImageBatch(Batch):
 
     def copied(self, dtype: torch.dtype, apart: bool = False) -> ImageBatch:
         (module,) = copied([self.module], dtype)
-        as_products(module)
         attention.use(module, apart)
         for weight in module.parameters():
             if weight.dim() == 4:  # half precision is fast with a pixel's channels side by side
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last)
-        room = int(SMALLER * self.budget) if dtype.itemsize < self.dtype.itemsize else self.budget
-        return replace(self, module=module, pixels=self.pixels.to(dtype), empty=self.empty.to(dtype), budget=room)
+        pixels, empty = self.pixels.to(dtype), self.empty.to(dtype)
+        return replace(self, module=module, pixels=pixels, empty=empty, budget=self.budget_in(dtype))
 
     def take(self, inputs: Sequence[int]) -> ImageBatch:
         chosen = torch.tensor(list(inputs), device=self.device)

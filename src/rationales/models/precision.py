@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rationales.models.batch import Batch
 
 APART = 0.05  # a copy whose probabilities differ by more from the module's own is not used
-SMALLER = 1.8  # times as many rows fit in half precision: all that is stored for a backward pass but some statistics
 HELD = 2**30  # bytes: a larger copy is made anew for every call
 
 Print = tuple[list[int], list[float]]  # where every weight lies, and how large it is

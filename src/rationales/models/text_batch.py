@@ -21,7 +21,7 @@ from rationales.models.attention import rows_of
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.first import first_alone
 from rationales.models.heads import class_logits
-from rationales.models.precision import SMALLER, copied
+from rationales.models.precision import copied
 from rationales.models.randomness import normal
 from rationales.models.state import output_replaced
 
@@ -153,8 +153,8 @@ class TextBatch(Batch):
         return torch.arange(self.size[0], device=self.device) if rows is None else rows
 
     def copied(self, dtype: torch.dtype, apart: bool = False) -> TextBatch:
-        room = int(SMALLER * self.budget) if dtype.itemsize < self.dtype.itemsize else self.budget
-        return replace(self, networks=[network.copied(dtype, apart) for network in self.networks], budget=room)
+        networks = [network.copied(dtype, apart) for network in self.networks]
+        return replace(self, networks=networks, budget=self.budget_in(dtype))
 
     def take(self, inputs: Sequence[int]) -> TextBatch:
         row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
