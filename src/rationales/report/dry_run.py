@@ -5,12 +5,9 @@ Nothing is fetched from anywhere, no script runs, and names, texts, labels and m
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.resources import files
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -32,12 +29,12 @@ from rationales.groundtruth.dryrun.words import (
     rests_on,
 )
 from rationales.rationale import Grid
+from rationales.report.head import asset, footer, head
 from rationales.report.marked import LEVELS, escape, right_to_left, unit_class
 from rationales.report.picture import canvas, data_uri, edges
 from rationales.report.scale import scale_of
 from rationales.report.terminal import safe
 from rationales.report.words import count
-from rationales.version import __version__
 
 CASES = 2  # best ones shown of each method, and as many of the worst
 LEAD = (
@@ -50,27 +47,12 @@ STYLES = {"found": "bold green", "distracted": "yellow", "missed": "red"}
 
 def page(run: DryRun) -> str:
     """The whole run: for each plant the table, what it rests on, and the best and worst cases of each method."""
-    style = "".join(
-        files("rationales.report").joinpath(name).read_text(encoding="utf-8")
-        for name in ("article.css", "page.css", "dry_run.css")
-    )
-    allowed = "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src '{allowed}'; img-src data:; base-uri 'none'; form-action 'none'"
+    style = asset("article.css") + asset("page.css") + asset("dry_run.css")
     what = count(run.examples, "picture" if run.kind == "image" else "text")
     notes = "".join(f"<li>{escape(note)}</li>" for note in run.notes)
     return "\n".join(
         (
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="referrer" content="no-referrer">',
-            f'<meta name="generator" content="rationales {escape(__version__)}">',
-            f"<title>Dry run: {escape(run.data)}</title>",
-            f"<style>{style}</style>",
-            "</head>",
+            head(f"Dry run: {run.data}", style),
             '<body class="rationales dry">',
             "<main>",
             f'<header class="lead"><p class="kicker">{escape(run.data)} · {what}</p>',
@@ -79,7 +61,7 @@ def page(run: DryRun) -> str:
             f'<aside class="notes" aria-label="Notes"><ul>{notes}</ul></aside>' if notes else "",
             *(_article(run, one) for one in run.outcomes),
             "</main>",
-            f"<footer>Made with rationales {escape(__version__)}</footer>",
+            footer(),
             "</body>",
             "</html>",
             "",

@@ -6,24 +6,20 @@ markup: all of it goes through `escape`, and the page's policy lets only its own
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 
 import numpy as np
 
 from rationales.rationale import Frames, Grid, Rationale
 from rationales.report import viewer
+from rationales.report.head import asset, footer, head
 from rationales.report.marked import LEVELS, embedded_json, escape, marked
 from rationales.report.profile import profile
 from rationales.report.scale import Scale, scale_of, start_of
 from rationales.report.wave import wave
 from rationales.report.words import count, leading, percent, rows, rule, runner_up, selection, size, unit_name, when
-from rationales.version import __version__
 
 EXCERPT = 90  # characters of a text in the index
 LISTED = 200  # spans in the list under the text; page.js knows the same number
@@ -34,22 +30,12 @@ def page(rationales: Sequence[Rationale], titles: Sequence[str] | None = None, l
 
     With `titles`, one for each, rationales stand side by side under them, below `lead` (HTML); `name` is the page's.
     """
-    style, script = _asset("article.css") + _asset("page.css"), _asset("page.js")
-    style += _asset("side.css") if titles is not None else ""
+    style, script = asset("article.css") + asset("page.css"), asset("page.js")
+    style += asset("side.css") if titles is not None else ""
     if any(map(_is_picture, rationales)):
-        style, script = style + _asset("picture.css"), script + _asset("picture.js")
+        style, script = style + asset("picture.css"), script + asset("picture.js")
     if any(map(_is_sound, rationales)):
-        style += _asset("wave.css")
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src '{_hash(style)}'",
-            f"script-src '{_hash(script)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
+        style += asset("wave.css")
     several = len(rationales) != 1
     title = name or (count(len(rationales), "rationale") if several else f"Why {rationales[0].target}?")
     articles = (
@@ -58,23 +44,13 @@ def page(rationales: Sequence[Rationale], titles: Sequence[str] | None = None, l
     )
     return "\n".join(
         (
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="referrer" content="no-referrer">',
-            f'<meta name="generator" content="rationales {escape(__version__)}">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{style}</style>",
-            "</head>",
+            head(title, style, script),
             '<body class="rationales">',
             "<main>" if titles is None else f'{lead}<main class="side">',
             _index(rationales, title) if several and titles is None else "",
             *articles,
             "</main>",
-            f"<footer>Made with rationales {escape(__version__)}</footer>",
+            footer(),
             '<div class="tip" role="status" hidden></div>',
             f"<script>{script}</script>",
             "</body>",
@@ -86,8 +62,8 @@ def page(rationales: Sequence[Rationale], titles: Sequence[str] | None = None, l
 
 def fragment(rationale: Rationale) -> str:
     """The same for a notebook cell: no page around it, no script, no ids; the numbers are the words' titles."""
-    style = _asset("article.css") + (_asset("picture.css") if _is_picture(rationale) else "")
-    style += _asset("wave.css") if _is_sound(rationale) else ""
+    style = asset("article.css") + (asset("picture.css") if _is_picture(rationale) else "")
+    style += asset("wave.css") if _is_sound(rationale) else ""
     return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, "h3", None)}</div>'
 
 
@@ -301,12 +277,3 @@ def _index(rationales: Sequence[Rationale], title: str) -> str:
             f'<bdi lang="">{escape(rationale.name or shown)}</bdi></a></li>'
         )
     return f'<nav aria-label="Index"><h1>{escape(title)}</h1><ol>{"".join(items)}</ol></nav>'
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return files("rationales.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(content: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
