@@ -11,6 +11,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
 from rationales.cli.inputs import target as find_target
+from rationales.cli.shared import methods_option
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -25,15 +26,7 @@ def compare(
     text: Annotated[
         str | None, typer.Argument(help="The text; '-' or nothing reads standard input.", show_default=False)
     ] = None,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--methods",
-            help="Names from 'rationales methods', separated by commas; options behind colons.",
-            metavar="A,B:NAME=VALUE",
-            show_default="marc,occlusion; for a picture marc,grad-cam",
-        ),
-    ] = None,
+    methods: Annotated[list[str] | None, methods_option("marc,occlusion; for a picture marc,grad-cam")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a UTF-8 file.")] = None,
     image: Annotated[
         Path | None, typer.Option("--image", "-i", help="A picture instead of a text.", show_default=False)

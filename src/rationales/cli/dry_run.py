@@ -11,6 +11,7 @@ import typer
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_outputs, method_rows, options
+from rationales.cli.shared import methods_option
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -38,13 +39,7 @@ def dry_run(
         ),
     ] = None,
     methods: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--methods",
-            help="Names from 'rationales methods', separated by commas; options behind colons.",
-            metavar="A,B:NAME=VALUE",
-            show_default="marc, integrated-gradients, saliency, occlusion; for pictures grad-cam too",
-        ),
+        list[str] | None, methods_option("marc, integrated-gradients, saliency, occlusion; for pictures grad-cam too")
     ] = None,
     network: Annotated[
         str | None,

@@ -11,6 +11,7 @@ import typer
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import listed, made_folder, method_rows, options
+from rationales.cli.shared import methods_option
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -29,14 +30,7 @@ def evaluate(
     data: Annotated[
         str, typer.Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of pictures.")
     ],
-    methods: Annotated[
-        list[str],
-        typer.Option(
-            "--methods",
-            help="Names from 'rationales methods', separated by commas; options behind colons.",
-            metavar="A,B:NAME=VALUE",
-        ),
-    ],
+    methods: Annotated[list[str], methods_option()],
     protocol: Annotated[
         str, typer.Option(help="The recipe of the metrics; fields behind colons change it.", metavar="P[:FIELD=VALUE]")
     ] = "marc",
