@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from rationales.evaluation.table import Table
 from rationales.experiments.ground_truth import fig5
-from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, claim_list, judged
+from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, judged
 from rationales.experiments.ground_truth.record import Record
 from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import MARC, PAPER, PICTURES, method_dimension
+from rationales.experiments.ground_truth.rows import MARC, PAPER
 from rationales.experiments.ground_truth.running import STEPS
 from rationales.experiments.ground_truth.study import Sections
 from rationales.experiments.ground_truth.summary import WITH, WITHOUT, mean_of, plain_mean, values_of
@@ -19,7 +18,8 @@ from rationales.experiments.ground_truth.trends import (
     Line,
     draw_lines,
     over_lines,
-    trend_section,
+    study_along,
+    trend_sections,
     trend_table,
 )
 
@@ -52,12 +52,7 @@ def table(results: Results) -> tuple[Table, tuple[str, ...]]:
 
 def sections(results: Results) -> Sections:
     """The claims, and the trends for each manipulation."""
-    own = lines(results)
-    return [
-        ("The paper's claims", claim_list(claims(results))),
-        ("Trend of Attr% with the accuracy, pictures with the plant", trend_section(results, own, WITH)),
-        ("Trend of Attr% with the accuracy, pictures without it", trend_section(results, own, WITHOUT)),
-    ]
+    return trend_sections(results, lines(results), claims(results), "the accuracy")
 
 
 def claims(results: Results) -> list[Claim]:
@@ -101,11 +96,9 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return draw_lines(results, lines(results), path, x="test accuracy", xlim=(0.4, 1), caption=caption)
 
 
-STUDY = replace(
-    fig5.STUDY,
+STUDY = study_along(
     name="gt-fig6",
     title="Ground truth, Figure 6: attribution on planted pictures while the model learns",
-    dimensions=(*fig5.DIMENSIONS[:2], method_dimension(PICTURES, ("paper", "chance"), (MARC,))),
     table=table,
     sections=sections,
     draw=draw,

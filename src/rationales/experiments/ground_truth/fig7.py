@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rationales.evaluation.table import Table
 from rationales.experiments.ground_truth import fig5
-from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, claim_list, judged, number
+from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, judged, number
 from rationales.experiments.ground_truth.plan import Plan
 from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import MARC, PAPER, PICTURES, Dimension, method_dimension
+from rationales.experiments.ground_truth.rows import MARC, PAPER, Dimension
 from rationales.experiments.ground_truth.study import Chosen, Sections
-from rationales.experiments.ground_truth.summary import WITH, WITHOUT, over
+from rationales.experiments.ground_truth.summary import WITH, over
 from rationales.experiments.ground_truth.trends import (
     CLEAR,
     Line,
@@ -20,7 +20,8 @@ from rationales.experiments.ground_truth.trends import (
     grouped,
     over_lines,
     point_section,
-    trend_section,
+    study_along,
+    trend_sections,
     trend_table,
 )
 
@@ -48,9 +49,7 @@ def sections(results: Results) -> Sections:
     """The claims, the trends for each manipulation, and Attr% at every level."""
     own = lines(results)
     return [
-        ("The paper's claims", claim_list(claims(results))),
-        ("Trend of Attr% with visibility, pictures with the plant", trend_section(results, own, WITH)),
-        ("Trend of Attr% with visibility, pictures without it", trend_section(results, own, WITHOUT)),
+        *trend_sections(results, own, claims(results), "visibility"),
         ("Attr% at every level, pictures with the plant", point_section(results, own, WITH, "visibility")),
     ]
 
@@ -107,15 +106,10 @@ def draw(results: Results, folder: Path) -> list[Path]:
     )
 
 
-STUDY = replace(
-    fig5.STUDY,
+STUDY = study_along(
+    Dimension("levels", LEVELS, LEVELS),
     name="gt-fig7",
     title="Ground truth, Figure 7: attribution on planted pictures and the visibility of the plant",
-    dimensions=(
-        *fig5.DIMENSIONS[:2],
-        Dimension("levels", LEVELS, LEVELS),
-        method_dimension(PICTURES, ("paper", "chance"), (MARC,)),
-    ),
     plans=plans,
     table=table,
     sections=sections,

@@ -11,11 +11,11 @@ import numpy as np
 
 from rationales.evaluation.table import Table
 from rationales.experiments.ground_truth import fig5, plots
-from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, claim_list, judged, markdown, number
+from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, judged, markdown, number
 from rationales.experiments.ground_truth.plan import Plan
 from rationales.experiments.ground_truth.record import Record
 from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import MARC, PAPER, PICTURES, Dimension, method_dimension
+from rationales.experiments.ground_truth.rows import MARC, PAPER, Dimension
 from rationales.experiments.ground_truth.run_pictures import distinct
 from rationales.experiments.ground_truth.study import Chosen, Sections
 from rationales.experiments.ground_truth.summary import BOTH, WITH, WITHOUT, mean_of, over, plain_mean
@@ -26,7 +26,8 @@ from rationales.experiments.ground_truth.trends import (
     grouped,
     over_lines,
     point_section,
-    trend_section,
+    study_along,
+    trend_sections,
     trend_table,
 )
 from rationales.groundtruth.theory import shapley_band
@@ -72,9 +73,7 @@ def sections(results: Results) -> Sections:
     """The claims, the trends, Attr% at every r, and how often it is in the range of Shapley values."""
     own = lines(results)
     return [
-        ("The paper's claims", claim_list(claims(results))),
-        ("Trend of Attr% with r, pictures with the plant", trend_section(results, own, WITH)),
-        ("Trend of Attr% with r, pictures without it", trend_section(results, own, WITHOUT)),
+        *trend_sections(results, own, claims(results), "r"),
         ("Attr% at every r, pictures with the plant", point_section(results, own, WITH, "r")),
         ("Share of runs whose Attr% Shapley values allow (Eq. 3)", allowed(results)),
     ]
@@ -175,15 +174,10 @@ def draw(results: Results, folder: Path) -> list[Path]:
     )
 
 
-STUDY = replace(
-    fig5.STUDY,
+STUDY = study_along(
+    Dimension("shares", SHARES, SHARES),
     name="gt-fig8",
     title="Ground truth, Figure 8: attribution on planted pictures and the original features",
-    dimensions=(
-        *fig5.DIMENSIONS[:2],
-        Dimension("shares", SHARES, SHARES),
-        method_dimension(PICTURES, ("paper", "chance"), (MARC,)),
-    ),
     plans=plans,
     table=table,
     sections=sections,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 
 from rationales.evaluation.statistics import Estimate, estimate
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import plots
-from rationales.experiments.ground_truth.claims import cell, markdown, number
+from rationales.experiments.ground_truth import fig5, plots
+from rationales.experiments.ground_truth.claims import Claim, cell, claim_list, markdown, number
 from rationales.experiments.ground_truth.record import Record
 from rationales.experiments.ground_truth.results import Results, table
+from rationales.experiments.ground_truth.rows import MARC, PICTURES, Dimension, method_dimension
+from rationales.experiments.ground_truth.study import Sections, Study
 from rationales.experiments.ground_truth.summary import WITH, WITHOUT, mean_of, plain_mean, rank_correlation, slope
 
 CLEAR = 0.5  # a mean rank correlation of this size is a clear trend
@@ -93,6 +95,15 @@ def trend_table(
     return made, metrics
 
 
+def trend_sections(results: Results, lines: Sequence[Line], claims: Sequence[Claim], along: str) -> Sections:
+    """The claims, and the trends along something for each manipulation."""
+    return [
+        ("The paper's claims", claim_list(claims)),
+        (f"Trend of Attr% with {along}, pictures with the plant", trend_section(results, lines, WITH)),
+        (f"Trend of Attr% with {along}, pictures without it", trend_section(results, lines, WITHOUT)),
+    ]
+
+
 def trend_section(results: Results, lines: Sequence[Line], side: str) -> str:
     """Methods by manipulations: mean trends with intervals over lines. Markdown."""
     heads = ["method", *results.plants, "all"]
@@ -153,3 +164,9 @@ def draw_lines(
         caption=caption,
     )
     return [made]
+
+
+def study_along(*axis: Dimension, **own: Any) -> Study:
+    """Figure 5's experiment on fewer methods; `axis`: what its runs differ in besides; `own`: a figure's own parts."""
+    dimensions = (*fig5.DIMENSIONS[:2], *axis, method_dimension(PICTURES, ("paper", "chance"), (MARC,)))
+    return replace(fig5.STUDY, dimensions=dimensions, **own)
