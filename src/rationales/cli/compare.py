@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import methods_option
+from rationales.cli.shared import Baseline, Device, File, Json, ModelName, Target, Text, Trust, Unit, methods_option
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -23,38 +23,25 @@ def add(app: typer.Typer) -> None:
 
 @clean_exit
 def compare(
-    text: Annotated[
-        str | None, typer.Argument(help="The text; '-' or nothing reads standard input.", show_default=False)
-    ] = None,
+    text: Text = None,
     methods: Annotated[list[str] | None, methods_option("marc,occlusion; for a picture marc,grad-cam")] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a UTF-8 file.")] = None,
+    file: File = None,
     image: Annotated[
         Path | None, typer.Option("--image", "-i", help="A picture instead of a text.", show_default=False)
     ] = None,
     pair: Annotated[str | None, typer.Option(help="The second text, for models of text pairs.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="A Hugging Face id, a folder, or a name from 'rationales models'."),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", "-t", help="The label to explain, by name or number; else the predicted.")
-    ] = None,
+    model: ModelName = None,
+    target: Target = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
-    unit: Annotated[
-        Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")
-    ] = "word",
-    baseline: Annotated[
-        str | None, typer.Option(help="What a replaced unit becomes: pad, mask, unk, zero, mean, or a word.")
-    ] = None,
+    unit: Unit = "word",
+    baseline: Baseline = None,
     smooth: Annotated[
         float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write one page with a column for each method.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
-    ] = False,
+    as_json: Json = False,
+    device: Device = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Explain one input with several methods, side by side, and say how far they agree.
 

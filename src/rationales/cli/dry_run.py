@@ -11,7 +11,7 @@ import typer
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_outputs, method_rows, options
-from rationales.cli.shared import methods_option
+from rationales.cli.shared import Device, Json, methods_option
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -76,8 +76,8 @@ def dry_run(
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the report page, one HTML file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
+    as_json: Json = False,
+    device: Device = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the plants and their parameters.")] = False,
 ) -> None:
     """Plant a known cause in your own data, train a model that must use it, and see which methods find it.

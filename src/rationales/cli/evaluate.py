@@ -11,7 +11,7 @@ import typer
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import listed, made_folder, method_rows, options
-from rationales.cli.shared import methods_option
+from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -35,11 +35,8 @@ def evaluate(
         str, typer.Option(help="The recipe of the metrics; fields behind colons change it.", metavar="P[:FIELD=VALUE]")
     ] = "marc",
     split: Annotated[str | None, typer.Option(help="train, val or test; else the set's own for evaluation.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where a named set lies: its folder or its archive.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="A Hugging Face id, a folder, or a name from 'rationales models'."),
-    ] = None,
+    folder: Folder = None,
+    model: ModelName = None,
     limit: Annotated[int | None, typer.Option(help="So many examples, evenly spread over the data.")] = None,
     metrics: Annotated[
         list[str] | None, typer.Option("--metrics", help="Names from 'rationales metrics'; else the usual ones.")
@@ -50,18 +47,14 @@ def evaluate(
     smooth: Annotated[float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all rows.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write table.md, .csv, .json and plot.png into this folder.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option("--cache", help="Where scores are kept, so that a stopped table goes on.")
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no scores.")] = False,
+    as_json: Json = False,
+    device: Device = None,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     baseline: Annotated[
         str | None, typer.Option(help="What methods replace a unit by: pad, mask, unk, zero, mean, or a word.")
     ] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
-    ] = False,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Judge methods on data: does the model need the words they point at, and do people agree?
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options, source
 from rationales.cli.inputs import target as find_target
+from rationales.cli.shared import Device, File, Json, ModelName, Target, Text, Trust, Unit
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -21,10 +22,8 @@ def add(app: typer.Typer) -> None:
 
 @clean_exit
 def explain(
-    text: Annotated[
-        str | None, typer.Argument(help="The text; '-' or nothing reads standard input.", show_default=False)
-    ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a UTF-8 file.")] = None,
+    text: Text = None,
+    file: File = None,
     image: Annotated[
         Path | None, typer.Option("--image", "-i", help="Explain a picture instead of a text.", show_default=False)
     ] = None,
@@ -34,18 +33,11 @@ def explain(
     pair: Annotated[
         str | None, typer.Option(help="The second text, for models of text pairs (premise and hypothesis).")
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="A Hugging Face id, a folder, or a name from 'rationales models'."),
-    ] = None,
+    model: ModelName = None,
     method: Annotated[str, typer.Option(help="A name from 'rationales methods'.")] = "marc",
-    target: Annotated[
-        str | None, typer.Option("--target", "-t", help="The label to explain, by name or number; else the predicted.")
-    ] = None,
+    target: Target = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
-    unit: Annotated[
-        Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")
-    ] = "word",
+    unit: Unit = "word",
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -65,11 +57,9 @@ def explain(
     html: Annotated[Path | None, typer.Option(help="Write a page to share, with a threshold slider.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture's rationale side by side as PNG.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the result as JSON, for Rationale.load.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
-    ] = False,
+    as_json: Json = False,
+    device: Device = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Show which words of a text, which regions of a picture, or which seconds of a sound made a model decide.
 

@@ -11,6 +11,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.evaluate import score_folder, write_table
 from rationales.cli.inputs import listed, made_folder
+from rationales.cli.shared import Cache, Device, NoCache
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -32,7 +33,7 @@ def reproduce(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Another model than the table's own, by id, folder or name.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
+    device: Device = None,
     out: Annotated[
         Path | None, typer.Option(help="Write table.md, .csv, .json and plot.png into this folder, after every row.")
     ] = None,
@@ -42,10 +43,8 @@ def reproduce(
     validation: Annotated[int | None, typer.Option(help="Inputs on which settings are chosen.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as one JSON object, nothing else.")] = False,
-    cache: Annotated[
-        Path | None, typer.Option("--cache", help="Where scores are kept, so that a stopped table goes on.")
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no scores.")] = False,
+    cache: Cache = None,
+    no_cache: NoCache = False,
     tf32: Annotated[bool, typer.Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card.")] = False,
     runs: Annotated[int | None, typer.Option(help="Models that are trained for each setting (gt-…).")] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at once, each in its own process (gt-…).")] = None,

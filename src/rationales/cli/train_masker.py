@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options
+from rationales.cli.shared import Baseline, Device, Folder, Trust, Unit
 from rationales.cli.streams import silence_libraries
 from rationales.errors import DataError, OptionError
 
@@ -32,7 +33,7 @@ def train_masker(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the masker goes: one safetensors file.")],
     split: Annotated[str | None, typer.Option(help="train, val or test; of a named set else train.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where a named set lies: its folder or its archive.")] = None,
+    folder: Folder = None,
     limit: Annotated[int | None, typer.Option(help="So many texts, evenly spread over the data.")] = None,
     steps: Annotated[
         int | None, typer.Option(help="Training steps at most.", show_default="3000, or as --minutes allow")
@@ -51,17 +52,11 @@ def train_masker(
         list[str] | None,
         typer.Option("--train", help="How to train: inputs, rate, width, layers, ...", metavar="NAME=VALUE"),
     ] = None,
-    unit: Annotated[
-        Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")
-    ] = "word",
-    baseline: Annotated[
-        str | None, typer.Option(help="What a replaced unit becomes: pad, mask, unk, zero, mean, or a word.")
-    ] = None,
+    unit: Unit = "word",
+    baseline: Baseline = None,
     half: Annotated[bool, typer.Option("--half", help="Store half precision: a file half as large.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")
-    ] = False,
+    device: Device = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Train a masker once, from texts without labels; marc-instant then explains the model in one pass.
 
