@@ -123,25 +123,10 @@ class AudioBatch(Batch):
         return self._drawn(key, dtype)
 
     def seen_on(self, view: Tensor) -> AudioBatch:
-        masks, own = self.masks, self.rows
-        rows = view[own.input[:masks]] * masks + torch.arange(masks, device=self.device)
-        return replace(
-            self,
-            rows=replace(
-                own,
-                input=own.input[rows],
-                mask=own.mask[rows],
-                view=torch.zeros_like(rows),
-                key=own.key[rows],
-                unit=own.unit[:masks],
-                real=own.real[:masks],
-                position=own.position[:masks],
-                blend=own.blend[:masks] * self.views,
-            ),
-            views=1,
-            empty=self.empty[rows],
-            shapes=self.shapes[:masks],
-        )
+        masks = self.masks
+        rows = view[self.rows.input[:masks]] * masks + torch.arange(masks, device=self.device)
+        taken = self.rows.on_one_view(rows, self.views)
+        return replace(self, rows=taken, views=1, empty=self.empty[rows], shapes=self.shapes[:masks])
 
     def take(self, inputs: Sequence[int]) -> AudioBatch:
         row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()

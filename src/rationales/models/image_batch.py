@@ -75,23 +75,7 @@ class ImageBatch(Batch):
 
     def seen_on(self, view: Tensor) -> ImageBatch:
         rows = view * self.masks + torch.arange(self.masks, device=self.device)
-        taken = self.rows
-        seen = replace(
-            self,
-            rows=replace(
-                taken,
-                input=taken.input[rows],
-                mask=taken.mask[rows],
-                view=torch.zeros_like(rows),
-                key=taken.key[rows],
-                unit=taken.unit[: self.masks],
-                real=taken.real[: self.masks],
-                position=taken.position[: self.masks],
-                blend=taken.blend[: self.masks] * self.views,
-            ),
-            views=1,
-            empty=self.empty[rows],
-        )
+        seen = replace(self, rows=self.rows.on_one_view(rows, self.views), views=1, empty=self.empty[rows])
         seen.plans = self.plans  # rows of pictures are all alike: a plan for so many holds for any of them
         return seen
 

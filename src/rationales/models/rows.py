@@ -37,6 +37,20 @@ class Rows:
             blend=self.blend[index, :width],
         )
 
+    def on_one_view(self, index: Tensor, views: int) -> Rows:
+        """Of the `views` rows of each mask only one, `index` (M,); the first M rows hold one of each mask."""
+        masks = len(index)
+        return Rows(
+            input=self.input[index],
+            mask=self.mask[index],
+            view=torch.zeros_like(index),
+            key=self.key[index],
+            unit=self.unit[:masks],
+            real=self.real[:masks],
+            position=self.position[:masks],
+            blend=self.blend[:masks] * views,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Noise:
