@@ -23,8 +23,9 @@ from torch import Tensor
 
 from rationales.errors import OptionError, RationalesError
 from rationales.files import write_text
-from rationales.methods.marc import Marc
-from rationales.methods.method import Attribution, Progress
+from rationales.masks.optimize import MaskResult, optimize
+from rationales.masks.settings import MaskSettings
+from rationales.methods import marc
 from rationales.models.batch import Batch
 from rationales.models.loading import device_of
 
@@ -104,9 +105,9 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Seen:
-    """One call of MaRC's `scores`: what was asked, and how long it took."""
+    """One optimisation: what was asked, and how long it took."""
 
-    method: Marc
+    method: MaskSettings
     batch: Batch
     steps: list[int]  # of every input
     seconds: float
@@ -115,15 +116,15 @@ class Seen:
 @contextlib.contextmanager
 def watched(device: torch.device, clock: str = "wall") -> Iterator[list[Seen]]:
     """Times the optimisation inside `explain`, beside all else that `explain` does."""
-    plain, seen = Marc.scores, list[Seen]()
+    seen: list[Seen] = []
 
-    def scores(self: Marc, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        parts: list[Attribution] = []
-        spent = seconds(lambda: parts.append(plain(self, batch, target, progress)), device, clock)
-        seen.append(Seen(self, batch, parts[0].steps, spent))
+    def timed(batch: Batch, target: Tensor, settings: MaskSettings, *more: Any) -> MaskResult:
+        parts: list[MaskResult] = []
+        spent = seconds(lambda: parts.append(optimize(batch, target, settings, *more)), device, clock)
+        seen.append(Seen(settings, batch, parts[0].steps, spent))
         return parts[0]
 
-    with patch.object(Marc, "scores", scores):
+    with patch.object(marc, "optimize", timed):
         yield seen
 
 

@@ -9,7 +9,7 @@ from scaling import exponent
 from subjects import REVIEW_WORDS, of_length, random_text, reviews, text_model, tokens
 
 import rationales
-from rationales.methods.marc import Marc
+from rationales.methods import marc
 
 CPU = torch.device("cpu")
 
@@ -40,13 +40,13 @@ def test_memory_that_was_held_and_given_back():
 
 
 def test_an_optimisation_is_watched_inside_explain_and_left_as_it_was():
-    plain = Marc.scores
+    plain = marc.optimize
     model = random_text("bert-tiny", CPU)
     with timing.watched(CPU) as seen:
         spent = timing.seconds(
             lambda: rationales.explain(model, ["a dull film", "a fine one"], options={"steps": 3}), CPU
         )
-    assert Marc.scores is plain
+    assert marc.optimize is plain
     assert [one.steps for one in seen] == [[3, 3]]
     assert 0 < seen[0].seconds < spent
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import invisible, texts
 
 from rationales.errors import InputError, ModelError
-from rationales.models.tokens import TextInput, encode
+from rationales.models.tokens import TextInput, encode, tokenized
 
 TOKENIZERS = ["bert", "roberta", "albert", "xlm-roberta", "gpt2", "llama"]  # one family of each kind
 UNITS = ["word", "token", "sentence"]
@@ -87,6 +87,16 @@ class TestShortTexts:
         assert one.rows[0].types == wanted.get("token_type_ids")
         assert rebuilt(one) == ids_of(name, text, add_special_tokens=False)
         check(one, name, ROOMY)
+
+    @pytest.mark.parametrize("name", TOKENIZERS)
+    @few
+    @given(many=st.lists(texts | st.sampled_from(["[CLS] a", "<s>", "a </s> b"]), min_size=2, max_size=4))
+    def test_many_asked_at_once_are_what_they_are_one_by_one(self, name, many):
+        assume(readable(name, *many))
+        inputs = [TextInput(text) for text in many]
+        for source, told in zip(inputs, tokenized(inputs, tokenizer_of(name)), strict=True):
+            alone, found = (encode(source, tokenizer_of(name), "word", ROOMY, 8, own) for own in (None, told))
+            assert found == alone
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     @few

@@ -10,11 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import invisible, texts
 
-from rationales.models.units import sentences, tie, trim, words
+from rationales.models.units import _words, sentences, tie, trim, words
 
 
 def texts_of(text, extents):
     return [text[start:end] for start, end in extents]
+
+
+@given(text=st.text(st.characters(max_codepoint=127), max_size=60) | st.text("ab1.'_- \t\n\x1f", max_size=30))
+def test_plain_text_is_cut_between_spaces_as_it_is_as_a_whole(text):
+    assert words(text) == _words(text)
+
+
+def test_a_long_chunk_is_cut_as_well():
+    text = "see http://" + "a-b.c/" * 40 + " there"
+    assert words(text) == _words(text)
 
 
 @pytest.mark.parametrize("cut", [words, sentences])

@@ -93,18 +93,30 @@ def tokenized(inputs: Sequence[TextInput], tokenizer: Any) -> list[_Told | None]
     """What a fast tokenizer says of many inputs, all asked at once; None where it has to be asked one by one."""
     if len(inputs) < 2 or not getattr(tokenizer, "is_fast", False) or any(one.pair is not None for one in inputs):
         return [None] * len(inputs)
-    texts = [one.text for one in inputs]
-    bare = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    whole = tokenizer(texts, return_special_tokens_mask=True, verbose=False)
-    names = [name for name in ("input_ids", "token_type_ids", "special_tokens_mask") if name in whole]
-    return [
-        _Told(
-            [bare["input_ids"][number]],
-            [bare["offset_mapping"][number]],
-            {name: whole[name][number] for name in names},
-        )
-        for number in range(len(inputs))
-    ]
+    said = tokenizer(
+        [one.text for one in inputs],
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        return_attention_mask=False,
+        verbose=False,
+    )
+    names = [name for name in ("input_ids", "token_type_ids", "special_tokens_mask") if name in said]
+    found: list[_Told | None] = []
+    for number, (ids, extents, added) in enumerate(
+        zip(said["input_ids"], said["offset_mapping"], said["special_tokens_mask"], strict=True)
+    ):
+        own = _between(added)
+        whole = {name: said[name][number] for name in names}
+        found.append(_Told([ids[own]], [extents[own]], whole) if own is not None else None)
+    return found
+
+
+def _between(added: Sequence[int]) -> slice | None:
+    """Where the text's own tokens stand, if these are not parted by special ones."""
+    if 0 not in added:
+        return None
+    first, count = added.index(0), len(added) - sum(added)
+    return slice(first, first + count) if not any(added[first : first + count]) else None
 
 
 def _tell(texts: Sequence[str], tokenizer: Any) -> _Told:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Literal
@@ -14,6 +15,8 @@ Extent = tuple[int, int]  # start and end in characters
 
 # Word boundaries of Unicode's annex 29: keeps "wasn't" and "3.14" whole, splits Chinese by character, knows emoji.
 _BOUNDARY = regex.compile(r"(?V1w)\b")
+_CHUNK = regex.compile(r"\S+")
+_KNOWN, _LONG = 2**15, 64  # chunks that are remembered, if they are shorter than this
 _VISIBLE = regex.compile(r"[^\s\p{Cc}\p{Zs}\p{Zl}\p{Zp}]")
 _PUNCTUATION = regex.compile(r"^\p{P}$|^\p{S}$")
 # The look ahead comes first: a long run of quotes is then looked back over once, not once for each of them.
@@ -22,6 +25,20 @@ _SENTENCE_END = regex.compile(r"(?=\s)(?<=[.!?…。！？]['\"”’)\]]*)\s+|\
 
 def words(text: str) -> list[Extent]:
     """The words and marks of a text, in order; all characters outside them are white space or controls."""
+    if not text.isascii():
+        return _words(text)
+    found: list[Extent] = []  # no word of plain letters goes beyond a space: texts repeat what stands between two
+    for match in _CHUNK.finditer(text):
+        begin, chunk = match.start(), match.group()
+        if chunk.isalnum():
+            found.append((begin, begin + len(chunk)))
+        else:
+            parts = _chunk(chunk) if len(chunk) < _LONG else _words(chunk)
+            found += [(begin + start, begin + end) for start, end in parts]
+    return found
+
+
+def _words(text: str) -> list[Extent]:
     cuts = [0, *(match.start() for match in _BOUNDARY.finditer(text)), len(text)]
     found: list[Extent] = []
     for start, end in itertools.pairwise(cuts):
@@ -40,6 +57,11 @@ def words(text: str) -> list[Extent]:
         else:
             found.append((start, end))
     return found
+
+
+@functools.lru_cache(_KNOWN)
+def _chunk(chunk: str) -> tuple[Extent, ...]:
+    return tuple(_words(chunk))
 
 
 def sentences(text: str) -> list[Extent]:
@@ -98,8 +120,14 @@ def _met(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[int], 
     """
     if not tokens:
         return [], []
-    begins, ends = np.array(units).T
-    starts, stops = np.array(tokens).T
+    begins, ends = _columns(units)
+    starts, stops = _columns(tokens)
     after = np.searchsorted(ends, starts, side="right")
     first = np.where(starts == stops, np.searchsorted(ends, starts, side="left"), after)
     return np.minimum(first, len(units) - 1).tolist(), (np.searchsorted(begins, stops, side="left") - 1).tolist()
+
+
+def _columns(extents: Sequence[Extent]) -> np.ndarray:
+    """(2, n): where they begin, and where they end."""
+    flat = np.fromiter(itertools.chain.from_iterable(extents), np.int64, 2 * len(extents))
+    return flat.reshape(-1, 2).T
