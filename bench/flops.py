@@ -6,8 +6,8 @@ count, and only what a row needs: no padding, nothing that is run again to save 
 are two operations.
 
     layer(T)  = 2 * 2 T (4 h^2 + 2 h f) + 3 * 4 T^2 h        T tokens, h hidden size, f size of the inner layer
-    text(T)   = layers * layer(T) + 2 * 2 (h^2 + h c)        c classes; BERT's pooler and classifier read one token,
-                - 2 * 2 (T - 1) 2 h f                        so that the last inner net need not be run for others
+    text(T)   = layers * layer(T) + 2 * 2 (h^2 + h c)        c classes; BERT's pooler and classifier read one token, so
+                - (T - 1) (2 * 2 (2 h^2 + 2 h f) + 3 * 4 T h)    that others end as the last layer's keys and values
     vit       = layers * layer(P + 1) + 2 * 2 (P h 3 p^2 + h c)          P patches of p x p pixels
     resnet    = 2 * sum over convolutions of 2 k^2 in out H W + 2 * 2 h c   H x W: what the convolution gives
 """
@@ -34,7 +34,7 @@ def layers(config: Any, tokens: int) -> float:
 def text(config: Any, tokens: int) -> float:
     """A BERT sequence classifier on one row of so many tokens."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    spared = 4 * (tokens - 1) * 2 * hidden * inner
+    spared = (tokens - 1) * (4 * (2 * hidden**2 + 2 * hidden * inner) + 12 * tokens * hidden)
     return float(layers(config, tokens) - spared + 4 * (hidden**2 + hidden * config.num_labels))
 
 

@@ -58,20 +58,55 @@ def attend(
     if attention_mask is not None or unknown or query.shape != key.shape or more.get("is_causal"):
         raise NotImplementedError(f"attention of {type(module).__name__} with {unknown or 'a mask'} of its own")
     shape = query.transpose(1, 2).shape
-    usual = more.get("scaling") in (None, shape[-1] ** -0.5)
-    scale: dict[str, Any] = {} if usual else {"scale": more["scaling"]}
+    scale = _scale(more.get("scaling"), shape[-1])
     if rows is None:
         return _attend(query, key, value, **scale).transpose(1, 2), None
-    ends, longest = rows
     flat = [one.transpose(1, 2).flatten(0, 1) for one in (query, key, value)]
+    return _apart(flat[0], flat[1], flat[2], *rows, scale).view(shape), None
+
+
+def attend_in_line(
+    query: Tensor, key: Tensor, value: Tensor, rows: int, ends: tuple[Tensor, int] | None, scaling: float
+) -> Tensor:
+    """(N, heads, size) three times -> (N, heads, size): tokens of all rows one after the other.
+
+    `ends`: 0 and where each row ends, and the size of the longest; without them all are of one size. There may be fewer
+    queries: one of each row.
+    """
+    scale = _scale(scaling, query.shape[-1])
+    if ends is None:
+        parted = [one.view(rows, -1, *one.shape[1:]).transpose(1, 2) for one in (query, key, value)]
+        return _attend(parted[0], parted[1], parted[2], **scale).transpose(1, 2).flatten(0, 1)
+    if len(query) == len(key):
+        return _apart(query, key, value, *ends, scale)
+    single = torch.arange(rows + 1, device=query.device, dtype=torch.int32)
+    return _apart(query, key, value, *ends, scale, (single, 1))
+
+
+def _scale(given: float | None, size: int) -> dict[str, Any]:
+    """What is told to a kernel: nothing where it is as usual, for not all of them can be told."""
+    return {} if given in (None, size**-0.5) else {"scale": given}
+
+
+def _apart(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    ends: Tensor,
+    longest: int,
+    scale: dict[str, Any],
+    asking: tuple[Tensor, int] | None = None,
+) -> Tensor:
+    """(N, heads, size): every sequence by itself; `asking`: ends and size of queries that are not as many as keys."""
+    first, most = asking or (ends, longest)
     if query.device.type == "cuda":
         from torch.nn.attention.varlen import varlen_attn
 
-        found = cast("Tensor", varlen_attn(flat[0], flat[1], flat[2], ends, ends, longest, longest, **scale))
-    else:  # where there is no such kernel: sequence by sequence
-        parts = zip(*(torch.tensor_split(one, ends[1:-1].long()) for one in flat), strict=True)
-        found = torch.cat([_attend(*(one.transpose(0, 1) for one in part), **scale).transpose(0, 1) for part in parts])
-    return found.view(shape), None
+        return cast("Tensor", varlen_attn(query, key, value, first, ends, most, longest, **scale))
+    # where there is no such kernel: sequence by sequence
+    cuts = [torch.tensor_split(one, at[1:-1].long()) for one, at in ((query, first), (key, ends), (value, ends))]
+    parts = zip(*cuts, strict=True)
+    return torch.cat([_attend(*(one.transpose(0, 1) for one in part), **scale).transpose(0, 1) for part in parts])
 
 
 def _registered() -> bool:

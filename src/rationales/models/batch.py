@@ -20,12 +20,12 @@ from torch.utils.checkpoint import checkpoint
 from rationales.errors import ModelError
 from rationales.models.heads import Head, probabilities
 from rationales.models.randomness import normal
-from rationales.models.rows import Block, Noise, Piece, Rows, pack
+from rationales.models.rows import Block, Noise, Packing, Piece, Rows, pack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Batch", "Block", "Noise", "Piece", "Rows", "pack"]
+__all__ = ["Batch", "Block", "Noise", "Packing", "Piece", "Rows", "pack"]
 
 SMALLER = 1.8  # times as much fits in half precision: all that is stored for a backward pass but some statistics
 T = TypeVar("T")
@@ -211,8 +211,9 @@ class Batch(ABC):
                 places = [place for place in range(variants * rows) if view[place % rows] == which]
                 for group in pack([cost[place % rows] for place in places], self.budget, self._enough):
                     where = torch.tensor([places[member] for member in group], device=self.device)
-                    longest, least = (cost[places[member] % rows] for member in (group[0], group[-1]))
-                    pieces.append(Piece(where, where % rows, which, longest, longest == least))
+                    size = [cost[places[member] % rows] for member in group]
+                    packing = None if min(size) == max(size) else Packing.of(size, self.device)
+                    pieces.append(Piece(where, where % rows, which, max(size), packing is None, packing))
             self.plans[wanted] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
         return self.plans[wanted]
 
@@ -239,10 +240,10 @@ class Batch(ABC):
         for which in range(max(view) + 1):
             own = [row for row, seen in enumerate(view) if seen == which]
             for group in pack([weight * cost[row] for row in own], self.budget, self._enough):
-                longest, least = cost[own[group[0]]], cost[own[group[-1]]]
-                row = torch.tensor([own[member] for member in group], device=self.device)
-                room = max(1, self.budget // (weight * longest * len(group)))
-                yield Block(row, which, longest, longest == least, room)
+                chosen = [own[member] for member in group]
+                size = [cost[number] for number in chosen]
+                room = max(1, self.budget // (weight * max(size) * len(group)))
+                yield Block(torch.tensor(chosen, device=self.device), which, size, room)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Class probabilities of logits (..., S, classes), row by row."""

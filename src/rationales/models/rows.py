@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -61,6 +62,27 @@ class Noise:
 
 
 @dataclass(frozen=True, eq=False)
+class Packing:
+    """Rows of unequal length, one after the other."""
+
+    ends: Tensor  # (R + 1,) int32: 0, and after how many tokens each row ends
+    total: int  # tokens of all rows
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], device: torch.device) -> Packing:
+        """From the rows' lengths."""
+        ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+        return cls(ends, sum(lengths), max(lengths))
+
+    def places(self, size: int) -> Tensor:
+        """(total,): where each token stands among rows that are filled up to `size`; nothing is read back."""
+        rows = torch.arange(len(self.ends) - 1, device=self.ends.device)
+        row = torch.repeat_interleave(rows, self.ends.diff(), output_size=self.total)
+        return torch.arange(self.total, device=self.ends.device) + row * size - self.ends[row]
+
+
+@dataclass(frozen=True, eq=False)
 class Piece:
     """Rows that go through the model together."""
 
@@ -69,6 +91,7 @@ class Piece:
     view: int
     size: int  # cost of the longest
     full: bool = False  # known to be the cost of all
+    packing: Packing | None = None  # of rows that are known not to be full
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +100,24 @@ class Block:
 
     row: Tensor  # (R,) their rows
     view: int
-    size: int  # cost of the longest
-    full: bool  # the cost of all
+    lengths: Sequence[int]  # their costs
     variants: int  # how many of them fit at once
+
+    @property
+    def size(self) -> int:
+        """Cost of the longest."""
+        return max(self.lengths)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is the cost of all."""
+        return min(self.lengths) == self.size
 
     def piece(self, variants: int) -> Piece:
         """So many variants of these rows as one piece, all rows of a variant together."""
         row = self.row.repeat(variants)
-        return Piece(torch.arange(len(row), device=row.device), row, self.view, self.size, self.full)
+        packing = None if self.full else Packing.of(variants * list(self.lengths), row.device)
+        return Piece(torch.arange(len(row), device=row.device), row, self.view, self.size, self.full, packing)
 
 
 def pack(cost: Sequence[int], budget: int, enough: int | None = None) -> Iterator[list[int]]:

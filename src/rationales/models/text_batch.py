@@ -8,7 +8,7 @@ every architecture, and keep = 1 is bit for bit the plain model. A replaced word
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
-from rationales.models import attention
+from rationales.models import attention, packed
 from rationales.models.attention import rows_of
-from rationales.models.batch import Batch, Noise, Piece
+from rationales.models.batch import Batch, Noise, Packing, Piece
 from rationales.models.first import first_alone
 from rationales.models.heads import class_logits
 from rationales.models.precision import copied
@@ -36,32 +36,36 @@ class Network:
     arguments: Mapping[str, Any]  # passed along on every call
     takes_types: bool
     apart: bool = False  # a copy whose rows of unequal length need no mask
+    packs: bool = False  # and that runs their tokens one after the other
 
     def logits(
-        self,
-        ids: Tensor,
-        attention: Tensor,
-        types: Tensor | None,
-        change: Callable[[Tensor], Tensor],
-        full: bool = False,
+        self, ids: Tensor, attention: Tensor, types: Tensor | None, change: Callable[[Tensor], Tensor], piece: Piece
     ) -> Tensor:
-        """(R, outputs) with the word embeddings (R, T, hidden) passed through `change` on their way.
-
-        `full`: all rows are known to be of one length.
-        """
+        """(R, outputs) with the word embeddings (R, T, hidden) passed through `change` on their way."""
         more = {"token_type_ids": types} if types is not None and self.takes_types else {}
-        with output_replaced(self.embedding, change), nullcontext() if full or not self.apart else rows_of(attention):
+        with output_replaced(self.embedding, change), self._rows(attention, piece):
             output = self.module(input_ids=ids, attention_mask=attention, **more, **self.arguments)
         found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
         if not isinstance(found, Tensor) or found.dim() != 2:
             raise ModelError("the model does not give one row of logits for each text; is it a sequence classifier?")
         return found
 
+    def _rows(self, attention: Tensor, piece: Piece) -> AbstractContextManager[None]:
+        """Tells a copy that needs no mask how long rows are."""
+        if piece.full or not self.apart:
+            return nullcontext()
+        if not self.packs:
+            return rows_of(attention)
+        return packed.rows(piece.packing or Packing.of(attention.sum(1).tolist(), attention.device))
+
     def copied(self, dtype: torch.dtype, apart: bool = False) -> Network:
         """The same with the weights of a copy in another precision, and with rows kept apart without masks."""
         module, embedding = copied([self.module, self.embedding], dtype)
-        first_alone(module)
-        return replace(self, module=module, embedding=embedding, apart=attention.use(module, apart))
+        apart = attention.use(module, apart)
+        packs = packed.use(module, apart)
+        if not packs:
+            first_alone(module)
+        return replace(self, module=module, embedding=embedding, apart=apart, packs=packs)
 
 
 @dataclass(eq=False)
@@ -103,7 +107,7 @@ class TextBatch(Batch):
         row, size = piece.row, piece.size
         types = self.types[row, :size] if self.types is not None else None
         network, ids, attended = self.networks[piece.view], self.ids[row, :size], self.attention[row, :size]
-        logits = network.logits(ids, attended, types, change, piece.full)
+        logits = network.logits(ids, attended, types, change, piece)
         return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
 
     @property
