@@ -97,28 +97,39 @@ def test_rows_kept_apart_without_masks_say_the_same(family, texts):
 
 
 class Picky(nn.Module):
-    """Works in single precision alone, or says something else in any other."""
+    """Works in single precision alone; in any other something goes wrong."""
 
-    def __init__(self, fails: bool) -> None:
+    def __init__(self, wrong: str) -> None:
         super().__init__()
-        self.look, self.fails = nn.Conv2d(3, 2, 3), fails
+        self.look, self.wrong = nn.Conv2d(3, 2, 3), wrong
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        if self.fails and self.look.weight.dtype != torch.float32:
-            raise RuntimeError("only float32")
         found = self.look(pixels).mean((2, 3))
-        return found if self.look.weight.dtype == torch.float32 else found + torch.tensor([5.0, 0.0])
+        if self.look.weight.dtype == torch.float32:
+            return found
+        if self.wrong == "forward":
+            raise RuntimeError("only float32")
+        if self.wrong == "answer":
+            return found + torch.tensor([5.0, 0.0])
+        if found.requires_grad:
+            found.register_hook(self.back)
+        return found
+
+    def back(self, slope: torch.Tensor) -> torch.Tensor:
+        if self.wrong == "backward":
+            raise RuntimeError("only float32")
+        return slope * float("nan") if self.wrong == "slopes" else slope
 
 
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_module_that_minds_is_left_alone(fails):
+@pytest.mark.parametrize("wrong", ["forward", "answer", "backward", "slopes", "nothing"])
+def test_a_module_that_minds_is_left_alone(wrong):
     def prepared(picture):
         return torch.from_numpy(np.asarray(picture.resize((8, 8)), dtype=np.float32) / 255).permute(2, 0, 1)
 
-    model = rationales.load(Picky(fails).eval(), prepared, labels=["a", "b"])
+    model = rationales.load(Picky(wrong).eval(), prepared, labels=["a", "b"])
     batch = model.batch(model.encode([model.read(np.full((8, 8, 3), 90, np.uint8), None)]))
     with model.borrowed():
-        assert in_half(batch, torch.float64) is None
+        assert (in_half(batch, torch.float64) is None) == (wrong != "nothing")
 
 
 class TestPacking:

@@ -74,11 +74,19 @@ def in_half(batch: Batch, dtype: torch.dtype = torch.bfloat16) -> Batch | None:
 def _agreeing(batch: Batch, dtype: torch.dtype, apart: bool) -> Batch | None:
     try:
         half = batch.copied(dtype, apart)
-        some = sorted({0, batch.inputs - 1})
-        plain, found = (one.take(some).predict() for one in (batch, half))
+        plain, found = (one.take(sorted({0, batch.inputs - 1})) for one in (batch, half))
+        near = (plain.predict() - found.predict()).abs() <= APART
+        return half if bool(near.all()) and _differentiable(found) else None
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
-    return half if bool(((plain - found).abs() <= APART).all()) else None
+
+
+def _differentiable(batch: Batch) -> bool:
+    """Whether slopes are numbers; they need not be there at all."""
+    with torch.enable_grad():
+        keep = batch.ones().requires_grad_()
+        logits = batch.logits(keep)
+        return not logits.requires_grad or bool(torch.autograd.grad(logits.sum(), keep)[0].isfinite().all())
 
 
 def _held(batch: Batch, dtype: torch.dtype) -> list[_Copy]:
