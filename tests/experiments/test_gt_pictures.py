@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -104,6 +105,12 @@ class TestRuns:
         said = []
         EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path, tell=said.append))
         assert said == ["1 runs, 0 of them still to be made"]
+
+        monkeypatch.setattr(running, "TRIES", TRIES + 1)  # it goes on with the next seed
+        monkeypatch.setattr(running, "train", trained := Mock(wraps=running.train))
+        EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path))
+        assert trained.call_count == 1
+        assert Store(tmp_path).get(Plan("noise", "small-resnet")).attempts[:TRIES] == record_.attempts
 
     def test_methods_are_asked_on_the_way(self, folder):
         setting = Setting("gt-fig6", ("gradient", "random"), 4, data=folder, along=True)

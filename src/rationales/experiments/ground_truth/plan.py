@@ -9,7 +9,7 @@ from typing import Any
 
 from rationales.models.randomness import content_key
 
-TRIES = 3  # trainings with other seeds before a run counts as failed
+TRIES = 6  # trainings with other seeds before a run counts as failed
 BIRDS = "birds"
 ENOUGH = 0.95  # accuracy on the test part that a run needs to be explained
 

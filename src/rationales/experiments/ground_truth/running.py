@@ -51,11 +51,13 @@ def carry_out(
     """Train until a model is accurate and relies on the plant, `TRIES` times at most, then ask the methods.
 
     `old`: an earlier record of the same run; where the training gives the very same model again, what methods said of
-    it is taken over.
+    it is taken over, and where it failed with fewer trainings it goes on with the next.
     """
     began = time.perf_counter()
-    attempts: list[Attempt] = []
-    for number in range(TRIES):
+    own = run_print(plan, setting, about)
+    failed = old is not None and old.failed and old.print == own
+    attempts = list(old.attempts[: TRIES - 1]) if old is not None and failed else []
+    for number in range(len(attempts), TRIES):
         ready = prepare(plan, setting, number)
         watch = _Watch(ready, setting, specs)
         started = time.perf_counter()
@@ -77,14 +79,14 @@ def carry_out(
         return replace(
             made,
             plan=plan,
-            print=run_print(plan, setting, about),
+            print=own,
             attempts=tuple(attempts),
             stages=tuple(watch.stages),
             seconds=time.perf_counter() - began,
         )
     why = f"{TRIES} trainings with different seeds did not do: {attempts[-1].why}"
     seconds = time.perf_counter() - began
-    return Record(plan, run_print(plan, setting, about), tuple(attempts), ready.test.bound, failed=why, seconds=seconds)
+    return Record(plan, own, tuple(attempts), ready.test.bound, failed=why, seconds=seconds)
 
 
 def missing(record: Record | None, plan: Plan, setting: Setting, specs: Sequence[MethodSpec], about: str) -> bool:
@@ -92,7 +94,7 @@ def missing(record: Record | None, plan: Plan, setting: Setting, specs: Sequence
     if record is None or record.print != run_print(plan, setting, about):
         return True
     if record.failed:
-        return False
+        return len(record.attempts) < TRIES
     kind, size = ("image", round(record.units[0] ** 0.5)) if plan.data == BIRDS else ("text", 0)
     return any(one.key not in record.told or record.told[one.key].print != _today(one, kind, size) for one in specs)
 
@@ -100,7 +102,7 @@ def missing(record: Record | None, plan: Plan, setting: Setting, specs: Sequence
 def run_print(plan: Plan, setting: Setting, about: str) -> str:
     """A print of what a run depends on, methods and device left aside."""
     shared = replace(setting, methods=(), data=None, device=None)
-    return hashlib.blake2b(repr((plan, shared, about, TRIES, STEPS)).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(repr((plan, shared, about, STEPS)).encode(), digest_size=8).hexdigest()
 
 
 def home(setting: Setting) -> torch.device:
