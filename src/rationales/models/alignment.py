@@ -25,13 +25,15 @@ def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> 
     if any(later[0] < earlier[0] for earlier, later in pairwise(extents)):
         return False
     until = 0
-    for start, end in [*extents, (len(text), len(text))]:  # in order, so what lies before `until` has been looked at
+    missed: list[str] = []
+    for start, end in extents:  # in order, so what lies before `until` has been looked at
         if start > until:
-            missed = text[until:start]
-            if not (missed.isspace() or all(map(_swallowed, missed))):
-                return False
+            missed.append(text[until:start])
         if end > until:
             until = end
+    missing = "".join([*missed, text[until:]])
+    if not (missing.isspace() or all(map(_swallowed, missing))):
+        return False
     known = agreeing = 0
     for piece, (start, end) in zip(pieces, extents, strict=True):
         plain = _plain(piece)
