@@ -72,10 +72,29 @@ def test_a_module_can_have_its_own_encoder_back(family):
     assert getattr(core, "encoder", None) is before
 
 
+class Other(torch.nn.Linear):
+    """May compute something else."""
+
+
 def test_a_layer_with_something_more_is_left_alone():
     module = copy.deepcopy(tiny("bert")[0])
     module.bert.encoder.layer[1].intermediate.adapter = torch.nn.Linear(2, 2)
     assert not packed.use(module)
+
+
+def test_a_layer_with_something_else_is_left_alone():
+    module = copy.deepcopy(tiny("bert")[0])
+    dense = module.bert.encoder.layer[0].output.dense
+    module.bert.encoder.layer[0].output.dense = Other(dense.in_features, dense.out_features)
+    assert not packed.use(module)
+
+
+def test_a_layer_that_is_listened_to_is_left_alone():
+    module = copy.deepcopy(tiny("bert")[0])
+    handle = module.bert.encoder.layer[0].attention.register_forward_hook(lambda *_: None)
+    assert not packed.use(module)
+    handle.remove()
+    assert packed.use(module)
 
 
 def test_a_class_of_the_same_name_is_left_alone():

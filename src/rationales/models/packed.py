@@ -59,17 +59,21 @@ def use(module: nn.Module, wanted: bool = True) -> bool:
         if not wanted:
             core.encoder = encoder.plain
         return wanted
-    if not wanted or encoder is None or not all(map(_usual, getattr(encoder, "layer", [None]))):
+    layers = getattr(encoder, "layer", None)
+    if not wanted or not layers or not all(map(_usual, layers)):
         return False
     core.encoder = PackedEncoder(encoder)
     return True
 
 
 def _usual(layer: Any) -> bool:
-    """Whether it is made of what is known here, and of nothing else."""
-    own = {name for name, part in layer.named_modules() if next(part.parameters(recurse=False), None) is not None}
-    heads = getattr(layer.attention.self, "num_attention_heads", None) if own == set(_PARTS) else None
-    return heads is not None and not getattr(layer, "is_decoder", False)
+    """Whether it is made of what is known here and of nothing else, and nobody listens to it."""
+    parts = dict(layer.named_modules())
+    weighty = {name for name, part in parts.items() if next(part.parameters(recurse=False), None) is not None}
+    if weighty != set(_PARTS) or any(type(parts[name]) not in (nn.Linear, nn.LayerNorm) for name in _PARTS):
+        return False
+    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in parts.values())  # noqa: SLF001
+    return not hooked and not getattr(layer, "is_decoder", False)
 
 
 class PackedEncoder(nn.Module):
