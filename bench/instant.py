@@ -19,6 +19,7 @@ import rationales
 from rationales.errors import OptionError
 from rationales.masks.train_masker import TrainSettings, train
 from rationales.methods import build
+from rationales.models.batch import Batch
 from rationales.models.text import TextModel
 from rationales.models.tokens import TextInput
 
@@ -49,20 +50,23 @@ def main() -> None:
         print(f"{model.name} on {given.device}, {given.threads} thread(s), {size} tokens, {kind}")
         print(f"{'':<30} {'one text':>12} {f'of {given.many} together':>16}")
 
+        def read(texts: list[str]) -> Batch:
+            return model.batch(model.encode([TextInput(one) for one in texts]))
+
         def scored(name: str, more: dict[str, object], texts: list[str]) -> Callable[[], None]:
-            method = build(name, more)
+            method, batch = build(name, more), read(texts)
 
             def work() -> None:
                 with model.borrowed():
-                    batch = model.batch(model.encode([TextInput(one) for one in texts]))
                     method.scores(batch, torch.zeros(len(texts), dtype=torch.long, device=batch.device))
 
             return work
 
         def plain(texts: list[str]) -> Callable[[], None]:
+            batch = read(texts)
+
             def work() -> None:
                 with model.borrowed(), torch.no_grad():
-                    batch = model.batch(model.encode([TextInput(one) for one in texts]))
                     batch.logits(batch.ones())
 
             return work
@@ -80,11 +84,12 @@ def main() -> None:
             return made
 
         rows: list[tuple[str, Work, int]] = [
-            ("the model's answer alone", plain, given.repeat),
+            ("reading", lambda texts: lambda: read(texts) and None, given.repeat),
+            ("the model's answer", plain, given.repeat),
             ("marc-instant, scores", lambda texts: scored("marc-instant", options, texts), given.repeat),
-            ("marc-instant, explain()", whole, given.repeat),
+            ("marc-instant, all of explain()", whole, given.repeat),
             ("marc-instant, refine=15", steps("marc-instant", options | {"refine": 15}, {"refine": 2}), 1),
-            ("marc, 80 steps at most", steps("marc", {}, {"steps": 2}), 1),
+            ("marc", steps("marc", {}, {"steps": 2}), 1),
         ]
         for name, work, repeat in rows:
             alone = _milliseconds(work([text]), repeat, model)
