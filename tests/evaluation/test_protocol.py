@@ -34,6 +34,7 @@ def test_the_presets_are_the_published_recipes():
     assert (PRESETS["sequential-ig"].levels, PRESETS["sequential-ig"].removal) == ((0.2,), "delete")
     assert (ferret.removal, ferret.retokenise, ferret.positive, ferret.distinct) == ("delete", True, True, True)
     assert (ferret.label, len(ferret.levels), ferret.levels[-1]) == ("explained", 10, 1.0)
+    assert (ferret.count, ferret.empty) == ("floor", "skip")
 
 
 @pytest.mark.parametrize("name", PRESETS)

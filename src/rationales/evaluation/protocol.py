@@ -251,7 +251,7 @@ PRESETS: dict[str, Protocol] = {
             count="floor",
             positive=True,
             distinct=True,
-            empty="zero",
+            empty="skip",
             label="explained",
             selection="gold-share",
         ),
