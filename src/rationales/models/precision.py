@@ -56,27 +56,30 @@ def copied(modules: Sequence[nn.Module], dtype: torch.dtype) -> list[nn.Module]:
     return made
 
 
-def in_half(batch: Batch, dtype: torch.dtype = torch.bfloat16) -> Batch | None:
-    """The same rows through copies of the networks in `dtype`; None where these fail, or say something else."""
+def in_half(batch: Batch, dtype: torch.dtype = torch.bfloat16, *, slopes: bool = True) -> Batch | None:
+    """The same rows through copies of the networks in `dtype`; None where these fail, or say something else.
+
+    `slopes`: they are asked for as well.
+    """
     found = {one.agrees for one in _held(batch, dtype)}
     if len(found) == 1 and (known := found.pop()) is not None:
         half = batch.copied(dtype, known)
         if {one.agrees for one in _held(batch, dtype)} == {known}:  # not trained further since
             return half
     for apart in (True, False):
-        if (agreeing := _agreeing(batch, dtype, apart)) is not None:
+        if (agreeing := _agreeing(batch, dtype, apart, slopes)) is not None:
             for one in _held(batch, dtype):
                 one.agrees = apart
             return agreeing
     return None
 
 
-def _agreeing(batch: Batch, dtype: torch.dtype, apart: bool) -> Batch | None:
+def _agreeing(batch: Batch, dtype: torch.dtype, apart: bool, slopes: bool) -> Batch | None:
     try:
         half = batch.copied(dtype, apart)
         plain, found = (one.take(sorted({0, batch.inputs - 1})) for one in (batch, half))
         near = (plain.predict() - found.predict()).abs() <= APART
-        return half if bool(near.all()) and _differentiable(found) else None
+        return half if bool(near.all()) and (not slopes or _differentiable(found)) else None
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
 

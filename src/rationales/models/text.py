@@ -157,7 +157,7 @@ class TextModel:
         if self.networks[0].baseline.device.type != "cuda":
             return self
         with self.borrowed():
-            half = in_half(self.batch(self.encode([TextInput(text) for text in SAMPLES])), dtype)
+            half = in_half(self.batch(self.encode([TextInput(text) for text in SAMPLES])), dtype, slopes=False)
         return replace(self, networks=half.networks) if isinstance(half, TextBatch) else self
 
     def target(self, wanted: str | int | None) -> int | None:
