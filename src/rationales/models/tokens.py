@@ -329,15 +329,16 @@ def _row(parts: Sequence[_Part], frame: _Frame, cut: Sequence[Window], cuts: Seq
     before = 0
     for number, (part, window) in enumerate(zip(parts, cut, strict=True)):
         shift = len(units) - window.first
-        tokens = range(bisect_left(part.owner, window.first), bisect_left(part.owner, window.last))  # owners rise
+        tokens = slice(bisect_left(part.owner, window.first), bisect_left(part.owner, window.last))  # owners rise
         others = prod(count for other, count in enumerate(cuts) if other != number)
+        own, after = part.owner[tokens], frame.ids[number + 1]
         units += range(before + window.first, before + window.last)
-        weight += [value / others for value in window.weight]
-        position += [before + unit + number * PART_GAP for unit in range(window.first, window.last)]
-        after = frame.ids[number + 1]
-        ids += [part.ids[token] for token in tokens] + after
-        owner += [part.owner[token] + shift for token in tokens] + [-1] * len(after)
+        weight += [value / others for value in window.weight] if others > 1 else window.weight
+        gap = before + number * PART_GAP
+        position += [gap + unit for unit in range(window.first, window.last)]
+        ids += part.ids[tokens] + after
+        owner += ([unit + shift for unit in own] if shift else own) + [-1] * len(after)
         if frame.types is not None:
-            types += [frame.part_types[number]] * len(tokens) + frame.types[number + 1]
+            types += [frame.part_types[number]] * len(own) + frame.types[number + 1]
         before += len(part.units)
     return TokenRow(ids, types if frame.types is not None else None, owner, units, weight, position)

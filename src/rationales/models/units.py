@@ -87,11 +87,19 @@ def tie(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[Extent]
     unit that follows it, or the last one. Units without any token (dropped by the tokenizer) join their neighbour, so
     that each unit can be kept or replaced. Returns the extents of the units and, for each token, its unit.
     """
+    if not tokens:
+        return _grouped(units, [], [])
     reached, touched = _met(units, tokens)
-    first = list(itertools.accumulate(reached, max))  # an empty token never goes back
-    last = list(map(max, first, touched))
-    if first == last and len(set(first)) == len(units):  # each unit has tokens of its own, and none is shared
-        return list(units), first
+    first = np.maximum.accumulate(reached)  # an empty token never goes back
+    last = np.maximum(first, touched)
+    owners = 1 + np.count_nonzero(np.diff(first))
+    if owners == len(units) and np.array_equal(first, last):  # each unit has tokens of its own, and none is shared
+        return list(units), first.tolist()
+    return _grouped(units, first.tolist(), last.tolist())
+
+
+def _grouped(units: Sequence[Extent], first: Sequence[int], last: Sequence[int]) -> tuple[list[Extent], list[int]]:
+    """`first`, `last`: of each token the units that it covers; the first ones rise."""
     reach = list(range(len(units)))  # reach[u]: the last unit that u is tied to
     for low, high in zip(first, last, strict=True):
         reach[low] = max(reach[low], high)
@@ -112,19 +120,17 @@ def tie(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[Extent]
     return extents, [group_of[unit] for unit in first]
 
 
-def _met(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[list[int], list[int]]:
+def _met(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[np.ndarray, np.ndarray]:
     """Per token two units: the first that ends after its start, the last that begins before its end.
 
     For an empty token the first is one that ends at or after it. The last of all where none is the first; -1 where none
     is the last.
     """
-    if not tokens:
-        return [], []
     begins, ends = _columns(units)
     starts, stops = _columns(tokens)
     after = np.searchsorted(ends, starts, side="right")
     first = np.where(starts == stops, np.searchsorted(ends, starts, side="left"), after)
-    return np.minimum(first, len(units) - 1).tolist(), (np.searchsorted(begins, stops, side="left") - 1).tolist()
+    return np.minimum(first, len(units) - 1), np.searchsorted(begins, stops, side="left") - 1
 
 
 def _columns(extents: Sequence[Extent]) -> np.ndarray:
