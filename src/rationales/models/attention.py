@@ -58,7 +58,8 @@ def attend(
     if attention_mask is not None or unknown or query.shape != key.shape or more.get("is_causal"):
         raise NotImplementedError(f"attention of {type(module).__name__} with {unknown or 'a mask'} of its own")
     shape = query.transpose(1, 2).shape
-    scale = _scale(more.get("scaling"), shape[-1])
+    usual = more.get("scaling") in (None, shape[-1] ** -0.5)
+    scale: dict[str, Any] = {} if usual else {"scale": more["scaling"]}  # not all kernels can be told
     if rows is None:
         return _attend(query, key, value, **scale).transpose(1, 2), None
     flat = [one.transpose(1, 2).flatten(0, 1) for one in (query, key, value)]
@@ -66,26 +67,20 @@ def attend(
 
 
 def attend_in_line(
-    query: Tensor, key: Tensor, value: Tensor, rows: int, ends: tuple[Tensor, int] | None, scaling: float
+    query: Tensor, key: Tensor, value: Tensor, rows: int, ends: tuple[Tensor, int] | None = None
 ) -> Tensor:
     """(N, heads, size) three times -> (N, heads, size): tokens of all rows one after the other.
 
     `ends`: 0 and where each row ends, and the size of the longest; without them all are of one size. There may be fewer
     queries: one of each row.
     """
-    scale = _scale(scaling, query.shape[-1])
     if ends is None:
         parted = [one.view(rows, -1, *one.shape[1:]).transpose(1, 2) for one in (query, key, value)]
-        return _attend(parted[0], parted[1], parted[2], **scale).transpose(1, 2).flatten(0, 1)
+        return _attend(parted[0], parted[1], parted[2]).transpose(1, 2).flatten(0, 1)
     if len(query) == len(key):
-        return _apart(query, key, value, *ends, scale)
+        return _apart(query, key, value, *ends, {})
     single = torch.arange(rows + 1, device=query.device, dtype=torch.int32)
-    return _apart(query, key, value, *ends, scale, (single, 1))
-
-
-def _scale(given: float | None, size: int) -> dict[str, Any]:
-    """What is told to a kernel: nothing where it is as usual, for not all of them can be told."""
-    return {} if given in (None, size**-0.5) else {"scale": given}
+    return _apart(query, key, value, *ends, {}, (single, 1))
 
 
 def _apart(

@@ -7,9 +7,11 @@ nothing but the token that the classifier reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -21,20 +23,37 @@ from rationales.models.attention import attend_in_line
 from rationales.models.kernels import norm_kernel
 from rationales.models.rows import Packing
 
-# classifiers of transformers' own, and where their encoders are
-KNOWN = {
-    "BertForSequenceClassification": "bert",
-    "RobertaForSequenceClassification": "roberta",
-    "XLMRobertaForSequenceClassification": "roberta",
-    "ElectraForSequenceClassification": "electra",
-}
-_PARTS = (  # of a layer: all that it has weights in
-    *("attention.self.query", "attention.self.key", "attention.self.value"),
-    *("attention.output.dense", "attention.output.LayerNorm"),
-    *("intermediate.dense", "output.dense", "output.LayerNorm"),
+
+@dataclass(frozen=True)
+class Names:
+    """What a layer calls its parts."""
+
+    query: str = "attention.self.query"
+    key: str = "attention.self.key"
+    value: str = "attention.self.value"
+    seen: str = "attention.output.dense"
+    middle: str = "attention.output.LayerNorm"
+    inner: str = "intermediate.dense"
+    outer: str = "output.dense"
+    last: str = "output.LayerNorm"
+    bend: str = "intermediate.intermediate_act_fn"
+    heads: str = "attention.self.num_attention_heads"
+
+
+BERT = Names()
+DISTILBERT = Names(
+    *("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm"),
+    *("ffn.lin1", "ffn.lin2", "output_layer_norm", "ffn.activation", "attention.n_heads"),
 )
-
-
+# classifiers of transformers' own, where their encoders are, and what is in a layer
+KNOWN = {
+    "BertForSequenceClassification": ("bert", "encoder", BERT),
+    "RobertaForSequenceClassification": ("roberta", "encoder", BERT),
+    "XLMRobertaForSequenceClassification": ("roberta", "encoder", BERT),
+    "CamembertForSequenceClassification": ("roberta", "encoder", BERT),
+    "ElectraForSequenceClassification": ("electra", "encoder", BERT),
+    "DistilBertForSequenceClassification": ("distilbert", "transformer", DISTILBERT),
+}
 _packing: ContextVar[Packing | None] = ContextVar("packing", default=None)
 
 
@@ -53,24 +72,26 @@ def use(module: nn.Module, wanted: bool = True) -> bool:
     kind = type(module)
     if kind.__name__ not in KNOWN or not kind.__module__.startswith("transformers.models."):
         return False
-    core: Any = getattr(module, KNOWN[kind.__name__], None)
-    encoder: Any = getattr(core, "encoder", None)
+    where, name, names = KNOWN[kind.__name__]
+    core = getattr(module, where, None)
+    encoder = getattr(core, name, None)
     if isinstance(encoder, PackedEncoder):
         if not wanted:
-            core.encoder = encoder.plain
+            setattr(core, name, encoder.plain)
         return wanted
     layers = getattr(encoder, "layer", None)
-    if not wanted or not layers or not all(map(_usual, layers)):
+    if not wanted or not layers or not all(_usual(one, names) for one in layers):
         return False
-    core.encoder = PackedEncoder(encoder)
+    setattr(core, name, PackedEncoder(cast("nn.Module", encoder), names))
     return True
 
 
-def _usual(layer: Any) -> bool:
+def _usual(layer: nn.Module, names: Names) -> bool:
     """Whether it is made of what is known here and of nothing else, and nobody listens to it."""
     parts = dict(layer.named_modules())
     weighty = {name for name, part in parts.items() if next(part.parameters(recurse=False), None) is not None}
-    if weighty != set(_PARTS) or any(type(parts[name]) not in (nn.Linear, nn.LayerNorm) for name in _PARTS):
+    known = {value for name, value in asdict(names).items() if name not in ("bend", "heads")}
+    if weighty != known or any(type(parts[name]) not in (nn.Linear, nn.LayerNorm) for name in known):
         return False
     hooked = any(part._forward_hooks or part._forward_pre_hooks for part in parts.values())  # noqa: SLF001
     return not hooked and not getattr(layer, "is_decoder", False)
@@ -79,9 +100,13 @@ def _usual(layer: Any) -> bool:
 class PackedEncoder(nn.Module):
     """In place of an encoder, with its weights."""
 
-    def __init__(self, plain: nn.Module) -> None:
+    def __init__(self, plain: nn.Module, names: Names) -> None:
         super().__init__()
         self.plain = plain
+        layers: Any = plain.layer
+        self.layers = [
+            _Layer(**{part: attrgetter(name)(layer) for part, name in asdict(names).items()}) for layer in layers
+        ]
 
     def forward(self, hidden_states: Tensor, *_: Any, **__: Any) -> Any:
         """(R, T, hidden) -> (R, 1, hidden), as transformers wraps it."""
@@ -94,27 +119,38 @@ class PackedEncoder(nn.Module):
             first = torch.arange(0, count * size, size, device=x.device)
         else:
             x, first = x[packing.places(size)], packing.ends[:-1]
-        layers: Any = self.plain.layer
-        for number, layer in enumerate(layers):
-            x = _layer(layer, x, count, packing, first if number == len(layers) - 1 else None)
-        read: Any = x[:, None]
+        for layer in self.layers[:-1]:
+            x = layer.run(x, count, packing)
+        read: Any = self.layers[-1].run(x, count, packing, first)[:, None]
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=read)
 
 
-def _layer(layer: Any, x: Tensor, count: int, packing: Packing | None, only: Tensor | None) -> Tensor:
-    """(N, hidden) -> (N, hidden), or (R, hidden) where `only` these tokens are read."""
-    own = layer.attention.self
-    if only is None:
-        x, query, key, value = beside(x, own.query, own.key, own.value)
-    else:
-        key, value = own.key(x), own.value(x)
-        x, query = beside(x[only], own.query)
-    heads = [one.view(len(one), own.num_attention_heads, -1) for one in (query, key, value)]
-    ends = None if packing is None else (packing.ends, packing.longest)
-    seen = attend_in_line(heads[0], heads[1], heads[2], count, ends, own.scaling).flatten(1)
-    x = add_norm(layer.attention.output.dense(seen), x, layer.attention.output.LayerNorm)
-    x, inner = beside(x, layer.intermediate.dense)
-    return add_norm(layer.output.dense(layer.intermediate.intermediate_act_fn(inner)), x, layer.output.LayerNorm)
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    seen: nn.Linear
+    middle: nn.LayerNorm
+    inner: nn.Linear
+    outer: nn.Linear
+    last: nn.LayerNorm
+    bend: Callable[[Tensor], Tensor]
+    heads: int
+
+    def run(self, x: Tensor, count: int, packing: Packing | None, only: Tensor | None = None) -> Tensor:
+        """(N, hidden) of so many rows -> (N, hidden), or (R, hidden) where `only` these tokens are read."""
+        if only is None:
+            x, query, key, value = beside(x, self.query, self.key, self.value)
+        else:
+            key, value = self.key(x), self.value(x)
+            x, query = beside(x[only], self.query)
+        parted = [one.view(len(one), self.heads, -1) for one in (query, key, value)]
+        ends = None if packing is None else (packing.ends, packing.longest)
+        seen = attend_in_line(parted[0], parted[1], parted[2], count, ends).flatten(1)
+        x = add_norm(self.seen(seen), x, self.middle)
+        x, inner = beside(x, self.inner)
+        return add_norm(self.outer(self.bend(inner)), x, self.last)
 
 
 def beside(x: Tensor, *products: nn.Linear) -> tuple[Tensor, ...]:
