@@ -90,7 +90,11 @@ class TestShortTexts:
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     @few
-    @given(many=st.lists(texts | st.sampled_from(["[CLS] a", "<s>", "a </s> b"]), min_size=2, max_size=4))
+    @given(
+        many=st.lists(
+            texts | st.sampled_from(["[CLS] a", "<s>", "a </s> b", "𝒢𝒪 𐍈 \U0010ffff \ue000"]), min_size=2, max_size=4
+        )
+    )
     def test_many_asked_at_once_are_what_they_are_one_by_one(self, name, many):
         assume(readable(name, *many))
         inputs = [TextInput(text) for text in many]

@@ -86,7 +86,6 @@ class _Told:
 
     ids: list[list[int]]  # of each part, without special tokens
     extents: list[list[Extent] | None]  # where it says that these stand, if it does
-    pieces: list[list[str] | None]  # what it calls them, where that was asked
     whole: Mapping[str, Any]  # all parts together, with special tokens
 
 
@@ -108,7 +107,7 @@ def tokenized(inputs: Sequence[TextInput], tokenizer: Any) -> list[_Told | None]
     ):
         own = _between(added)
         whole = {name: said[name][number] for name in names}
-        found.append(_Told([ids[own]], [extents[own]], [said.tokens(number)[own]], whole) if own is not None else None)
+        found.append(_Told([ids[own]], [extents[own]], whole) if own is not None else None)
     return found
 
 
@@ -124,8 +123,7 @@ def _tell(texts: Sequence[str], tokenizer: Any) -> _Told:
     fast = {"return_offsets_mapping": True} if getattr(tokenizer, "is_fast", False) else {}
     bare = [tokenizer(text, add_special_tokens=False, verbose=False, **fast) for text in texts]
     whole = tokenizer(*texts, return_special_tokens_mask=True, verbose=False)
-    extents = [one.get("offset_mapping") for one in bare]
-    return _Told([one["input_ids"] for one in bare], extents, [None] * len(bare), whole)
+    return _Told([one["input_ids"] for one in bare], [one.get("offset_mapping") for one in bare], whole)
 
 
 def encode(
@@ -143,8 +141,8 @@ def encode(
     if capacity < len(texts):
         raise ModelError(f"the model takes {limit} tokens, too few for any text")
     longest = capacity // (2 * len(texts)) or 1
-    parts = [_part(text, own, _extents(text, own, tokenizer, extents, pieces), unit, longest)
-             for text, own, extents, pieces in zip(texts, ids, told.extents, told.pieces, strict=True)]  # fmt: skip
+    parts = [_part(text, own, _extents(text, own, tokenizer, extents), unit, longest)
+             for text, own, extents in zip(texts, ids, told.extents, strict=True)]  # fmt: skip
     if not all(part.units for part in parts):
         raise InputError(f"the tokenizer makes nothing of {source.title}: no token, so nothing to explain")
     units = tuple(
@@ -190,16 +188,9 @@ def token_extents(text: str, ids: Sequence[int], tokenizer: Any) -> list[Extent]
     return _extents(text, ids, tokenizer, _tell([text], tokenizer).extents[0])
 
 
-def _extents(
-    text: str,
-    ids: Sequence[int],
-    tokenizer: Any,
-    said: Sequence[Extent] | None,
-    pieces: Sequence[str] | None = None,
-) -> list[Extent]:
+def _extents(text: str, ids: Sequence[int], tokenizer: Any, said: Sequence[Extent] | None) -> list[Extent]:
     if said is not None and len(said) == len(ids):
-        if pieces is None:
-            pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
+        pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
         if trustworthy(text, said, pieces):
             return list(said)
     spelled = _spelled(ids, tokenizer)
