@@ -118,18 +118,18 @@ class Picky(nn.Module):
     def back(self, slope: torch.Tensor) -> torch.Tensor:
         if self.wrong == "backward":
             raise RuntimeError("only float32")
-        return slope * float("nan") if self.wrong == "slopes" else slope
+        return slope * {"slopes": float("nan"), "way": -1.0}.get(self.wrong, 1.0)
 
 
 @pytest.mark.parametrize("slopes", [False, True])
-@pytest.mark.parametrize("wrong", ["forward", "answer", "backward", "slopes", "nothing"])
+@pytest.mark.parametrize("wrong", ["forward", "answer", "backward", "slopes", "way", "nothing"])
 def test_a_module_that_minds_is_left_alone(wrong, slopes):
     def prepared(picture):
         return torch.from_numpy(np.asarray(picture.resize((8, 8)), dtype=np.float32) / 255).permute(2, 0, 1)
 
     model = rationales.load(Picky(wrong).eval(), prepared, labels=["a", "b"])
     batch = model.batch(model.encode([model.read(np.full((8, 8, 3), 90, np.uint8), None)]))
-    minds = {"forward", "answer", "backward", "slopes"} if slopes else {"forward", "answer"}
+    minds = {"forward", "answer", "backward", "slopes", "way"} if slopes else {"forward", "answer"}
     with model.borrowed():
         assert (in_half(batch, torch.float64, slopes=slopes) is None) == (wrong in minds)
 

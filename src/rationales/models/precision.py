@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from rationales.models.batch import Batch
 
 APART = 0.05  # a copy whose probabilities differ by more from the module's own is not used
+ALONG = 0.8  # nor is one whose slopes go another way: the cosine between both is at least this
 HELD = 2**30  # bytes: a larger copy is made anew for every call
 
 Print = tuple[list[int], list[float]]  # where every weight lies, and how large it is
@@ -79,17 +80,31 @@ def _agreeing(batch: Batch, dtype: torch.dtype, apart: bool, slopes: bool) -> Ba
         half = batch.copied(dtype, apart)
         plain, found = (one.take(sorted({0, batch.inputs - 1})) for one in (batch, half))
         near = (plain.predict() - found.predict()).abs() <= APART
-        return half if bool(near.all()) and (not slopes or _differentiable(found)) else None
+        return half if bool(near.all()) and (not slopes or _along(plain, found)) else None
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
 
 
-def _differentiable(batch: Batch) -> bool:
-    """Whether slopes are numbers; they need not be there at all."""
+def _along(plain: Batch, found: Batch) -> bool:
+    """Whether the slopes of both go the same way; there need not be any."""
+    with torch.no_grad():
+        chosen = plain.logits(plain.ones()).argmax(-1, keepdim=True)
+    wanted, own = (_slopes(one, chosen) for one in (plain, found))
+    if wanted is None or own is None:
+        return wanted is None
+    sizes = wanted.norm() * own.norm()
+    return bool(own.isfinite().all()) and bool(wanted @ own >= ALONG * sizes)
+
+
+def _slopes(batch: Batch, chosen: Tensor) -> Tensor | None:
+    """By what is kept of each unit: of the chosen classes' logits over the mean of all."""
     with torch.enable_grad():
         keep = batch.ones().requires_grad_()
         logits = batch.logits(keep)
-        return not logits.requires_grad or bool(torch.autograd.grad(logits.sum(), keep)[0].isfinite().all())
+        if not logits.requires_grad:
+            return None
+        above = logits.gather(-1, chosen)[..., 0] - logits.mean(-1)
+        return torch.autograd.grad(above.sum(), keep)[0].flatten().float()
 
 
 def _held(batch: Batch, dtype: torch.dtype) -> list[_Copy]:
