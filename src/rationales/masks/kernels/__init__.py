@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 
 from torch import Tensor
 
+from rationales.models.kernels import loaded
+
 
 def grid_kernel(tensor: Tensor) -> ModuleType | None:
     """The kernels for the device of `tensor`; None: there are none, or Triton is not installed."""
-    return _triton_grid() if tensor.is_cuda else None
-
-
-@lru_cache(maxsize=1)
-def _triton_grid() -> ModuleType | None:
-    if find_spec("triton") is None:
-        return None
-    return import_module("rationales.masks.kernels.triton_grid")
+    return loaded("rationales.masks.kernels.triton_grid") if tensor.is_cuda else None

@@ -12,11 +12,10 @@ from torch import Tensor
 
 def norm_kernel(tensor: Tensor) -> ModuleType | None:
     """The kernels of a normalised sum for the device of `tensor`; None: there are none, or Triton is not installed."""
-    return _triton_norm() if tensor.is_cuda else None
+    return loaded("rationales.models.kernels.triton_norm") if tensor.is_cuda else None
 
 
-@lru_cache(maxsize=1)
-def _triton_norm() -> ModuleType | None:
-    if find_spec("triton") is None:
-        return None
-    return import_module("rationales.models.kernels.triton_norm")
+@lru_cache
+def loaded(name: str) -> ModuleType | None:
+    """A module of kernels; None where Triton is not installed."""
+    return import_module(name) if find_spec("triton") is not None else None
