@@ -52,7 +52,7 @@ QUICK = {
     "pixels": [16, 64],
     "inputs": [1, 4],
     "classes": [2, 100],
-    "memory": [2, 4],
+    "memory": [16, 64],
 }
 TITLES = {
     "length": "tokens of one text, one segment",

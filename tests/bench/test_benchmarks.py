@@ -67,7 +67,7 @@ def test_memory_grows_with_rows_as_a_straight_line():
 def test_memory_is_measured_in_processes_of_their_own(found):
     told, _ = found(scaling, "--quick", "--what", "memory")
     (row,) = told["rows"]
-    assert row["sizes"] == [4, 8]
+    assert row["sizes"] == [32, 128]
     assert row["exponent"] == pytest.approx(1, abs=0.3)
 
 
