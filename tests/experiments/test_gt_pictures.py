@@ -16,6 +16,7 @@ from experiments.gt_data import bird_folder, record
 from rationales.evaluation.table import Table
 from rationales.experiments import EXPERIMENTS, Request
 from rationales.experiments.ground_truth import birds, fig5, fig6, fig7, fig8, networks, run_pictures, running
+from rationales.experiments.ground_truth import plan as plan_
 from rationales.experiments.ground_truth.plan import TRIES, Plan, Setting
 from rationales.experiments.ground_truth.record import Stage, Store, Told
 from rationales.experiments.ground_truth.results import Results
@@ -106,7 +107,7 @@ class TestRuns:
         EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path, tell=said.append))
         assert said == ["1 runs, 0 of them still to be made"]
 
-        monkeypatch.setattr(running, "TRIES", TRIES + 1)  # it goes on with the next seed
+        monkeypatch.setattr(plan_, "TRIES", TRIES + 1)  # it goes on with the next seed
         monkeypatch.setattr(running, "train", trained := Mock(wraps=running.train))
         EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path))
         assert trained.call_count == 1

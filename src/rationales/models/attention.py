@@ -13,7 +13,10 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention as _attend
+
+from rationales.models.kernels import attention_kernel
 
 NAME = "rationales-apart"
 _KNOWN = {"is_causal", "dropout", "scaling", "output_attentions", "output_hidden_states", "return_dict", "use_cache"}
@@ -93,6 +96,11 @@ def _apart(
     asking: tuple[Tensor, int] | None = None,
 ) -> Tensor:
     """(N, heads, size): every sequence by itself; `asking`: ends and size of queries that are not as many as keys."""
+    kernel = attention_kernel(query)
+    if kernel is not None and asking is None:
+        factor = scale.get("scale", query.shape[-1] ** -0.5)
+        found = _Apart.apply(kernel, query, key, value, ends, longest, factor)  # type: ignore[no-untyped-call]
+        return cast("Tensor", found)
     first, most = asking or (ends, longest)
     if query.device.type == "cuda":
         from torch.nn.attention.varlen import varlen_attn
@@ -102,6 +110,24 @@ def _apart(
     cuts = [torch.tensor_split(one, at[1:-1].long()) for one, at in ((query, first), (key, ends), (value, ends))]
     parts = zip(*cuts, strict=True)
     return torch.cat([_attend(*(one.transpose(0, 1) for one in part), **scale).transpose(0, 1) for part in parts])
+
+
+class _Apart(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, kernel: Any, query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int, scale: float
+    ) -> Tensor:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        found, total = kernel.forward(query, key, value, ends, longest, scale)
+        ctx.save_for_backward(query, key, value, found, total, ends)
+        ctx.kernel, ctx.longest, ctx.scale = kernel, longest, scale
+        return cast("Tensor", found)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        slopes = ctx.kernel.backward(slope, *ctx.saved_tensors, ctx.longest, ctx.scale)
+        return None, *slopes, None, None, None
 
 
 def _registered() -> bool:

@@ -81,7 +81,7 @@ def _agreeing(batch: Batch, dtype: torch.dtype, apart: bool, slopes: bool) -> Ba
         plain, found = (one.take(sorted({0, batch.inputs - 1})) for one in (batch, half))
         near = (plain.predict() - found.predict()).abs() <= APART
         return half if bool(near.all()) and (not slopes or _along(plain, found)) else None
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+    except Exception:  # noqa: BLE001  # whatever: the plain rows are there, and a kernel's compiler raises what it likes
         return None
 
 

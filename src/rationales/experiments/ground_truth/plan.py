@@ -10,6 +10,7 @@ from typing import Any
 from rationales.models.randomness import content_key
 
 TRIES = 6  # trainings with other seeds before a run counts as failed
+FIXED_TRIES = 2  # the same where the plant stays in its place: one that is too faint stays so
 BIRDS = "birds"
 ENOUGH = 0.95  # accuracy on the test part that a run needs to be explained
 
@@ -68,6 +69,11 @@ class Setting:
     along: bool = False  # explain during the training, too
     distinct: bool = False  # every other run takes two kinds that are easily told apart
     shares: tuple[float, ...] = ()  # of the words that methods select
+
+    @property
+    def tries(self) -> int:
+        """Trainings before a run counts as failed."""
+        return FIXED_TRIES if self.fixed else TRIES
 
     def training_seed(self, plan: Plan, attempt: int) -> int:
         """For labels, weights and the order of examples."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from rationales.evaluation.table import Cell, Row, Table
 from rationales.experiments.ground_truth.claims import markdown, number, percent
-from rationales.experiments.ground_truth.plan import TRIES, Setting
+from rationales.experiments.ground_truth.plan import Setting
 from rationales.experiments.ground_truth.record import Record, counted
 from rationales.experiments.ground_truth.rows import MARC, MethodSpec
 from rationales.version import __version__
@@ -142,7 +142,7 @@ def run_list(results: Results) -> str:
             "–" if one.bound >= 1 else f"at most {percent(one.bound)}",
             "not testable" if math.isnan(one.last.p) else "< .001" if one.last.p < P_SMALL else number(one.last.p),
             str(one.last.epochs),
-            f"{len(one.attempts)} of {TRIES}",
+            f"{len(one.attempts)} of {results.setting.tries}",
             number(one.area) if one.names else "–",
             f"{one.last.seconds:.1f} + {_explaining(one):.1f}",
         ]

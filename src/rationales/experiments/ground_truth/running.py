@@ -14,7 +14,7 @@ from torch import nn
 from rationales.evaluation.cache import model_print
 from rationales.evaluation.sampling import evenly
 from rationales.experiments.ground_truth.explaining import Questions, method_print, questions, told
-from rationales.experiments.ground_truth.plan import BIRDS, TRIES, Plan, Setting
+from rationales.experiments.ground_truth.plan import BIRDS, Plan, Setting
 from rationales.experiments.ground_truth.record import Attempt, Record, Stage
 from rationales.experiments.ground_truth.rows import MethodSpec
 from rationales.groundtruth import Modified, Planted
@@ -48,7 +48,7 @@ Prepare = Callable[[Plan, Setting, int], Ready]  # the third is the number of th
 def carry_out(
     plan: Plan, setting: Setting, specs: Sequence[MethodSpec], prepare: Prepare, about: str, old: Record | None = None
 ) -> Record:
-    """Train until a model is accurate and relies on the plant, `TRIES` times at most, then ask the methods.
+    """Train until a model is accurate and relies on the plant, `setting.tries` times at most, then ask the methods.
 
     `old`: an earlier record of the same run; where the training gives the very same model again, what methods said of
     it is taken over, and where it failed with fewer trainings it goes on with the next.
@@ -56,8 +56,8 @@ def carry_out(
     began = time.perf_counter()
     own = run_print(plan, setting, about)
     failed = old is not None and old.failed and old.print == own
-    attempts = list(old.attempts[: TRIES - 1]) if old is not None and failed else []
-    for number in range(len(attempts), TRIES):
+    attempts = list(old.attempts[: setting.tries - 1]) if old is not None and failed else []
+    for number in range(len(attempts), setting.tries):
         ready = prepare(plan, setting, number)
         watch = _Watch(ready, setting, specs)
         started = time.perf_counter()
@@ -84,7 +84,7 @@ def carry_out(
             stages=tuple(watch.stages),
             seconds=time.perf_counter() - began,
         )
-    why = f"{TRIES} trainings with different seeds did not do: {attempts[-1].why}"
+    why = f"{setting.tries} trainings with different seeds did not do: {attempts[-1].why}"
     seconds = time.perf_counter() - began
     return Record(plan, own, tuple(attempts), ready.test.bound, failed=why, seconds=seconds)
 
@@ -94,7 +94,7 @@ def missing(record: Record | None, plan: Plan, setting: Setting, specs: Sequence
     if record is None or record.print != run_print(plan, setting, about):
         return True
     if record.failed:
-        return len(record.attempts) < TRIES
+        return len(record.attempts) < setting.tries
     kind, size = ("image", round(record.units[0] ** 0.5)) if plan.data == BIRDS else ("text", 0)
     return any(one.key not in record.told or record.told[one.key].print != _today(one, kind, size) for one in specs)
 

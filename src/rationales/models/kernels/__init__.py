@@ -7,7 +7,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
+import torch
 from torch import Tensor
+
+HEADS = (16, 32, 64, 128)  # sizes of a head that blocks are made for
+
+
+def attention_kernel(tensor: Tensor) -> ModuleType | None:
+    """The kernels of attention inside rows for (N, heads, size) in half precision; None as below."""
+    half = tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16) and tensor.shape[-1] in HEADS
+    return loaded("rationales.models.kernels.triton_attention") if half else None
 
 
 def norm_kernel(tensor: Tensor) -> ModuleType | None:
