@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import unicodedata
 from collections.abc import Sequence
-from itertools import pairwise
 
-from rationales.models.units import Extent, trim
+import numpy as np
+
+from rationales.models.units import Extent, columns, trim
 
 _MARKS = ("##", "▁", "Ġ", "</w>", "@@")  # how tokenizers write "goes on" or "a space was here"
 _DROPPED = {"Mn", "Me", "Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp"}  # categories a normaliser may swallow
@@ -20,27 +21,24 @@ def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> 
 
     They run from left to right, leave no visible character out, and plain pieces are spelled as the text is there.
     """
-    if any(not 0 <= start <= end <= len(text) for start, end in extents):
+    starts, ends = columns(extents)
+    if (starts < 0).any() or (starts > ends).any() or (ends > len(text)).any() or (np.diff(starts) < 0).any():
         return False
-    if any(later[0] < earlier[0] for earlier, later in pairwise(extents)):
-        return False
-    until = 0
-    missed: list[str] = []
-    for start, end in extents:  # in order, so what lies before `until` has been looked at
-        if start > until:
-            missed.append(text[until:start])
-        if end > until:
-            until = end
-    missing = "".join([*missed, text[until:]])
+    until = np.maximum.accumulate(np.concatenate([[0], ends]))  # in order: what lies before has been looked at
+    following = np.concatenate([starts, [len(text)]])
+    gaps = np.flatnonzero(following > until)
+    missing = "".join(
+        text[begin:end] for begin, end in zip(until[gaps].tolist(), following[gaps].tolist(), strict=True)
+    )
     if not (missing.isspace() or all(map(_swallowed, missing))):
         return False
-    known = agreeing = 0
-    for piece, (start, end) in zip(pieces, extents, strict=True):
-        plain = _plain(piece)
-        if plain is not None:
-            known += 1
-            agreeing += plain == text[start:end].casefold() or _spelling(plain) == _spelling(text[start:end])
-    return agreeing >= 0.9 * known
+    plain = [_plain(piece) for piece in pieces]
+    wanted = 0.9 * (len(plain) - plain.count(None))
+    there = [text[start:end] for start, end in extents]
+    if sum(own == seen.casefold() for own, seen in zip(plain, there, strict=True)) >= wanted:
+        return True
+    both = [(own, seen) for own, seen in zip(plain, there, strict=True) if own is not None]
+    return sum(_spelling(own) == _spelling(seen) for own, seen in both) >= wanted
 
 
 def align(text: str, pieces: Sequence[str]) -> list[Extent]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Window:
@@ -49,18 +51,16 @@ def windows(lengths: Sequence[int], capacity: int, overlap: int) -> list[Window]
 
 def _weigh(bounds: Sequence[tuple[int, int]], units: int) -> list[Window]:
     """In an overlap of m units the later window's weight rises as 1/(m+1), 2/(m+1), ... and the earlier one's falls."""
-    raw = [[1.0] * (last - first) for first, last in bounds]
+    raw = [np.ones(last - first) for first, last in bounds]
     for number in range(1, len(bounds)):
         first, end = bounds[number][0], bounds[number - 1][1]
-        for step, unit in enumerate(range(first, end), start=1):
-            share = step / (end - first + 1)
-            raw[number][unit - first] *= share
-            raw[number - 1][unit - bounds[number - 1][0]] *= 1 - share
-    total = [0.0] * units
-    for (first, _), weights in zip(bounds, raw, strict=True):
-        for step, weight in enumerate(weights):
-            total[first + step] += weight
+        share = np.arange(1, end - first + 1) / (end - first + 1)
+        raw[number][: end - first] *= share
+        raw[number - 1][len(raw[number - 1]) - (end - first) :] *= 1 - share
+    total = np.zeros(units)
+    for (first, last), weights in zip(bounds, raw, strict=True):
+        total[first:last] += weights
     return [
-        Window(first, last, tuple(weight / total[first + step] for step, weight in enumerate(weights)))
+        Window(first, last, tuple((weights / total[first:last]).tolist()))
         for (first, last), weights in zip(bounds, raw, strict=True)
     ]

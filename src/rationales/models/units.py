@@ -15,8 +15,11 @@ Extent = tuple[int, int]  # start and end in characters
 
 # Word boundaries of Unicode's annex 29: keeps "wasn't" and "3.14" whole, splits Chinese by character, knows emoji.
 _BOUNDARY = regex.compile(r"(?V1w)\b")
-_CHUNK = regex.compile(r"\S+")
 _KNOWN, _LONG = 2**15, 64  # chunks that are remembered, if they are shorter than this
+_SPACE, _PLAIN, _MARK = range(3)
+_ASCII = np.array(
+    [_SPACE if chr(code) in " \t\n\v\f\r" else _PLAIN if chr(code).isalnum() else _MARK for code in range(128)]
+)
 _VISIBLE = regex.compile(r"[^\s\p{Cc}\p{Zs}\p{Zl}\p{Zp}]")
 _PUNCTUATION = regex.compile(r"^\p{P}$|^\p{S}$")
 # The look ahead comes first: a long run of quotes is then looked back over once, not once for each of them.
@@ -27,15 +30,22 @@ def words(text: str) -> list[Extent]:
     """The words and marks of a text, in order; all characters outside them are white space or controls."""
     if not text.isascii():
         return _words(text)
-    found: list[Extent] = []  # no word of plain letters goes beyond a space: texts repeat what stands between two
-    for match in _CHUNK.finditer(text):
-        begin, chunk = match.start(), match.group()
-        if chunk.isalnum():
-            found.append((begin, begin + len(chunk)))
-        else:
-            parts = _chunk(chunk) if len(chunk) < _LONG else _words(chunk)
-            found += [(begin + start, begin + end) for start, end in parts]
-    return found
+    kinds = _ASCII[np.frombuffer(text.encode(), np.uint8)]
+    cuts = np.flatnonzero(np.diff(kinds == _SPACE, prepend=True, append=True))
+    begins, ends = cuts[::2], cuts[1::2]
+    chunks = list(zip(begins.tolist(), ends.tolist(), strict=True))  # no word of ASCII goes beyond a space
+    marks = np.cumsum(kinds == _MARK)
+    mixed = np.flatnonzero((marks[ends - 1] > marks[begins]) | (kinds[begins] == _MARK)).tolist()
+    found: list[Extent] = []
+    done = 0
+    for place in mixed:
+        begin, end = chunks[place]
+        chunk = text[begin:end]
+        parts = _chunk(chunk) if len(chunk) < _LONG else _words(chunk)  # texts repeat what stands between spaces
+        found += chunks[done:place]
+        found += [(begin + start, begin + stop) for start, stop in parts]
+        done = place + 1
+    return found + chunks[done:]
 
 
 def _words(text: str) -> list[Extent]:
@@ -126,14 +136,14 @@ def _met(units: Sequence[Extent], tokens: Sequence[Extent]) -> tuple[np.ndarray,
     For an empty token the first is one that ends at or after it. The last of all where none is the first; -1 where none
     is the last.
     """
-    begins, ends = _columns(units)
-    starts, stops = _columns(tokens)
+    begins, ends = columns(units)
+    starts, stops = columns(tokens)
     after = np.searchsorted(ends, starts, side="right")
     first = np.where(starts == stops, np.searchsorted(ends, starts, side="left"), after)
     return np.minimum(first, len(units) - 1), np.searchsorted(begins, stops, side="left") - 1
 
 
-def _columns(extents: Sequence[Extent]) -> np.ndarray:
+def columns(extents: Sequence[Extent]) -> np.ndarray:
     """(2, n): where they begin, and where they end."""
     flat = np.fromiter(itertools.chain.from_iterable(extents), np.int64, 2 * len(extents))
     return flat.reshape(-1, 2).T
