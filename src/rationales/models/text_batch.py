@@ -19,7 +19,6 @@ from rationales.errors import ModelError
 from rationales.models import attention, packed
 from rationales.models.attention import rows_of
 from rationales.models.batch import Batch, Noise, Packing, Piece
-from rationales.models.first import first_alone
 from rationales.models.heads import class_logits
 from rationales.models.precision import copied
 from rationales.models.randomness import normal
@@ -62,10 +61,7 @@ class Network:
         """The same with the weights of a copy in another precision, and with rows kept apart without masks."""
         module, embedding = copied([self.module, self.embedding], dtype)
         apart = attention.use(module, apart)
-        packs = packed.use(module, apart)
-        if not packs:
-            first_alone(module)
-        return replace(self, module=module, embedding=embedding, apart=apart, packs=packs)
+        return replace(self, module=module, embedding=embedding, apart=apart, packs=packed.use(module, apart))
 
 
 @dataclass(eq=False)
