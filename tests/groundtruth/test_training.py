@@ -134,6 +134,20 @@ class TestPictures:
             assert share.area.mean == pytest.approx(test.area)
             assert slope[label].attribution.mean != pytest.approx(share.attribution.mean, abs=1e-3)
 
+    @pytest.mark.gpu
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA card")
+    def test_steps_in_half_precision_learn_it_too(self):
+        (made, _, _), data = planted_pictures()
+        trained = train(
+            lambda: ResNet(2, (1, 1), 8),
+            data,
+            Recipe(25, rate=3e-3, batch=32),
+            renew=lambda number: picture_fold(made.again(number).examples, made.labels),
+            half=True,
+        )
+        assert trained.reached, trained.why
+        assert all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in trained.module.parameters())
+
     def test_pictures_of_several_sizes_are_told(self):
         given = [shot(str(side), np.zeros((side, side, 3), np.uint8), "a") for side in (8, 9)]
         with pytest.raises(DataError, match="load_shots"):
@@ -169,6 +183,9 @@ class TestTrain:
         assert torch.equal(first, second)
         assert not torch.equal(first, third)
         assert torch.equal(before, torch.random.get_rng_state())
+        halved = train(Linear, data, Recipe(2), seed=1, device="cpu", half=True).module.layer.weight
+        plain = train(Linear, data, Recipe(2), seed=1, device="cpu").module.layer.weight
+        assert torch.equal(plain, halved)  # a matter of cards alone
 
     def test_what_is_told_on_the_way(self):
         _, data = planted_pictures(80)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +60,7 @@ def carry_out(
     attempts = list(old.attempts[: setting.tries - 1]) if old is not None and failed else []
     for number in range(len(attempts), setting.tries):
         ready = prepare(plan, setting, number)
-        watch = _Watch(ready, setting, specs)
+        watch = _Watch(ready, setting)
         started = time.perf_counter()
         with reproducible():
             trained = train(
@@ -71,6 +72,7 @@ def carry_out(
                 also=ready.also,
                 renew=ready.renew,
                 each=watch if setting.along else None,
+                half=plan.data == BIRDS,
             )
         attempts.append(_attempt(ready, trained, setting.training_seed(plan, number), time.perf_counter() - started))
         if attempts[-1].why:
@@ -81,7 +83,7 @@ def carry_out(
             plan=plan,
             print=own,
             attempts=tuple(attempts),
-            stages=tuple(watch.stages),
+            stages=tuple(watch.asked(specs)),
             seconds=time.perf_counter() - began,
         )
     why = f"{setting.tries} trainings with different seeds did not do: {attempts[-1].why}"
@@ -184,12 +186,12 @@ def _today(spec: MethodSpec, kind: str, size: int) -> str:
 
 
 class _Watch:
-    """Asks methods during the training, once for every step of accuracy."""
+    """Keeps the model as it is during the training, once for every step of accuracy, so that methods can be asked."""
 
-    def __init__(self, ready: Ready, setting: Setting, specs: Sequence[MethodSpec]) -> None:
-        self.ready, self.setting, self.specs = ready, setting, specs
+    def __init__(self, ready: Ready, setting: Setting) -> None:
+        self.ready, self.setting = ready, setting
         self.test = ready.data.test.to(home(setting))
-        self.stages: list[Stage] = []
+        self.kept: list[tuple[int, float, nn.Module]] = []  # the epoch, the accuracy, and a copy
         self.reached = -1
 
     def __call__(self, epoch: Epoch, module: nn.Module) -> None:
@@ -197,5 +199,10 @@ class _Watch:
         step = sum(accuracy > one for one in STEPS)
         if step > self.reached:
             self.reached = step
+            self.kept.append((epoch.number, accuracy, copy.deepcopy(module)))
+
+    def asked(self, specs: Sequence[MethodSpec]) -> Iterator[Stage]:
+        """What methods say of each."""
+        for epoch, accuracy, module in self.kept:
             asked = _questions(self.ready, module, self.setting)
-            self.stages.append(Stage(epoch.number, accuracy, {one.key: told(asked, one) for one in self.specs}))
+            yield Stage(epoch, accuracy, {one.key: told(asked, one) for one in specs})
