@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import rationales
-from rationales.models.baseline_choice import CANDIDATES, CHOSEN, Choice, choose, informativeness
+from rationales.models.baseline_choice import CANDIDATES, CHOSEN, PATCH, Choice, choose, informativeness, patches
 from rationales.models.image import AUTOMATIC
 from rationales.models.image_loading import from_module
 
@@ -46,6 +46,44 @@ def test_informativeness_by_hand():
     # the shared part of the decision and the largest probability, averaged
     wanted = [[(1.0 + 0.9) / 2, (0.1 + 1.0) / 2, (0.6 + 0.5) / 2], [(0.5 + 1.0) / 2, (1.0 + 0.5) / 2, (0.7 + 0.8) / 2]]
     assert torch.allclose(informativeness(full, alone), torch.tensor(wanted))
+    assert torch.allclose(informativeness(full, alone, alone), torch.tensor(wanted))
+    # in patches the first baseline shares less and the second more of the decision: the larger share counts
+    patched = torch.tensor([[[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]], [[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]])
+    wanted[0][1], wanted[1][2] = (0.9 + 1.0) / 2, (1.0 + 0.8) / 2
+    assert torch.allclose(informativeness(full, alone, patched), torch.tensor(wanted))
+
+
+class Grain(nn.Module):
+    """Sure of `grain` where neighbouring pixels differ by more than half of the range anywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor(40.0))
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        steps = pixels.diff(dim=-1).abs().amax((1, 2, 3)) - 0.5
+        return self.slope * torch.stack([-steps, steps], 1)
+
+
+def test_a_baseline_whose_edges_the_model_takes_for_its_cause_is_not_chosen():
+    """A dark picture with a grain: white alone has none, but wherever it stands beside anything there is an edge."""
+    drawn = np.full((SIDE, SIDE, 3), 80, dtype=np.uint8)
+    drawn[5, 5] = 255
+    own = from_module(Grain(), to_tensor, ["plain", "grain"], "grain", None)
+    (one,) = own.encode([own.read(drawn, None)])
+    told = dict(one.chosen.told)
+    assert told["white"] > 0.9
+    assert "white" not in one.chosen.names
+    assert "mean" in one.chosen.names
+
+
+def test_about_half_of_a_picture_lies_under_patches_and_they_are_always_the_same():
+    for height, width in ((224, 224), (37, 80), (3, 5)):
+        drawn = patches(height, width)
+        assert drawn.shape == (height, width)
+        assert torch.equal(drawn, patches(height, width))
+        assert torch.equal(drawn[:PATCH, :PATCH], drawn[0, 0].expand_as(drawn[:PATCH, :PATCH]))
+    assert float(patches(224, 224).float().mean()) == pytest.approx(0.5, abs=0.1)
 
 
 def test_what_a_model_is_sure_of_is_not_chosen():
@@ -96,7 +134,7 @@ def test_several_labels_at_once():
 
 def test_least_first():
     answers = {"black": 0.9, "white": 0.6, "mean": 0.7, "blur-10": 0.8, "blur-20": 0.95, "noise": 0.99}
-    order = iter([torch.tensor([[0.0, 1.0]]), torch.tensor([[p, 1 - p] for p in answers.values()])])
+    order = iter([torch.tensor([[0.0, 1.0]]), torch.tensor([[p, 1 - p] for p in answers.values()] * 2)])
     (choice,) = choose([torch.zeros(3, 4, 4)], lambda _n, _name: torch.zeros(3, 4, 4), lambda _pixels: next(order))
     assert choice == Choice(tuple(sorted(choice.told, key=lambda one: one[1])))
     assert choice.names == tuple(name for name, _ in choice.told[:3])

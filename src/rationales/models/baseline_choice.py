@@ -1,7 +1,12 @@
-"""Which baselines say least about a picture: the model itself is asked."""
+"""Which baselines say least about a picture: the model itself is asked.
+
+A baseline is shown to it alone, and in patches on the mean colour: where a mask takes parts of a picture away, edges
+come about that were not there, and a model that looks for grain or for contrast takes those of black for its cause.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +15,9 @@ from torch import Tensor
 
 CANDIDATES = ("black", "white", "mean", "blur-10", "blur-20", "noise")
 CHOSEN = 3
+UNDER = "mean"  # what patches lie on
+PATCH = 8  # pixels a side
+DIGITS = 3  # that count: below, two baselines tell the model as much, and the order of the candidates decides
 AT_ONCE = 8  # pictures whose candidates the model is shown together
 
 
@@ -32,19 +40,26 @@ class Choice:
             for part in (self.told[:CHOSEN], self.told[CHOSEN:])
         )
         return (
-            f"replaced pixels become {taken}, the baselines that tell the model least about this picture "
+            f"replaced pixels become {taken}, the baselines that tell the model least about this picture, whole or in "
+            f"patches "
             f"(0: nothing, 1: all; left out: {left}); name baselines to decide yourself"
         )
 
 
-def informativeness(full: Tensor, alone: Tensor) -> Tensor:
-    """(P, classes), (P, B, classes) probabilities -> (P, B) in [0, 1]: what each baseline alone tells the model.
+def informativeness(full: Tensor, alone: Tensor, patched: Tensor | None = None) -> Tensor:
+    """(P, classes), twice (P, B, classes) probabilities -> (P, B) in [0, 1]: what each baseline tells the model.
 
     The mean of two: the share of the decision on the whole input that is already there, sum_c min(p_c, b_c) /
-    sum_c p_c, and how sure the model is of anything, max_c b_c.
+    sum_c p_c, alone or in patches, whichever is more; and how sure the model is of anything, max_c b_c, alone.
     """
-    shared = torch.minimum(full[:, None], alone).sum(-1) / full.sum(-1)[:, None].clamp(min=1e-12)
+    shared = _shared(full, alone)
+    if patched is not None:
+        shared = torch.maximum(shared, _shared(full, patched))
     return (shared + alone.amax(-1)) / 2
+
+
+def _shared(full: Tensor, own: Tensor) -> Tensor:
+    return torch.minimum(full[:, None], own).sum(-1) / full.sum(-1)[:, None].clamp(min=1e-12)
 
 
 def choose(
@@ -58,9 +73,21 @@ def choose(
     for begin in range(0, len(pictures), AT_ONCE):
         some = range(begin, min(begin + AT_ONCE, len(pictures)))
         full = said(torch.stack([pictures[number] for number in some]))
-        empty = torch.stack([candidate(number, name) for number in some for name in CANDIDATES])
-        alone = said(empty).view(len(some), len(CANDIDATES), -1)
-        for values in informativeness(full, alone).tolist():
-            order = sorted(zip(CANDIDATES, values, strict=True), key=lambda one: one[1])
+        shown = []
+        for number in some:
+            empty = [candidate(number, name) for name in CANDIDATES]
+            under = empty[CANDIDATES.index(UNDER)]
+            shown += [*empty, *(torch.where(patches(*one.shape[-2:]).to(one.device), one, under) for one in empty)]
+        alone, patched = said(torch.stack(shown)).view(len(some), 2, len(CANDIDATES), -1).unbind(1)
+        for values in informativeness(full, alone, patched).tolist():
+            order = sorted(zip(CANDIDATES, values, strict=True), key=lambda one: round(one[1], DIGITS))
             found.append(Choice(tuple(order)))
     return found
+
+
+@functools.lru_cache(16)
+def patches(height: int, width: int) -> Tensor:
+    """(height, width) bool: every other patch of `PATCH` pixels a side, drawn by chance, the same every time."""
+    drawn = torch.rand((-(-height // PATCH), -(-width // PATCH)), generator=torch.Generator().manual_seed(0))
+    whole = (drawn < 0.5).repeat_interleave(PATCH, 0).repeat_interleave(PATCH, 1)
+    return whole[:height, :width]

@@ -19,13 +19,14 @@ from rationales.errors import RationalesError
 from rationales.evaluation.attribution import attribute, predict
 from rationales.evaluation.sampling import evenly
 from rationales.experiments.ground_truth.record import Told
-from rationales.experiments.ground_truth.rows import MethodSpec
+from rationales.experiments.ground_truth.rows import PICTURES, MethodSpec
 from rationales.groundtruth import Planted
 from rationales.groundtruth.explainable import Inherent
 from rationales.groundtruth.metrics import Case, attribution_share, top_selections
 from rationales.groundtruth.regions import Mask, on_units
 from rationales.masks.settings import MaskSettings
 from rationales.methods import Method
+from rationales.models import baseline_choice
 from rationales.models.image import ImageModel
 from rationales.models.model import Model
 
@@ -135,11 +136,13 @@ def _seen_by(asked: Questions, spec: MethodSpec) -> Model:
 
 
 def method_print(spec: MethodSpec, method: Method) -> str:
-    """A print of a method: its options, its own code, and that of the masks for methods that optimise one."""
+    """A print of a method: its options, its code, that of masks if it optimises one and of the choice of baselines."""
     digest = hashlib.blake2b(digest_size=8)
     options = {} if isinstance(method, Inherent) else asdict(method)
     digest.update(json.dumps([spec.method, options, spec.baselines, spec.background], default=repr).encode())
     digest.update(Path(inspect.getfile(type(method))).read_bytes())
+    if PICTURES.get(spec.key) is spec and not (spec.baselines or spec.background):
+        digest.update(Path(baseline_choice.__file__).read_bytes())
     if isinstance(method, MaskSettings):
         for path in sorted(Path(rationales.masks.__path__[0]).rglob("*.py")):
             digest.update(path.read_bytes())
