@@ -96,7 +96,7 @@ def _apart(
     asking: tuple[Tensor, int] | None = None,
 ) -> Tensor:
     """(N, heads, size): every sequence by itself; `asking`: ends and size of queries that are not as many as keys."""
-    kernel = attention_kernel(query)
+    kernel = attention_kernel(query, len(ends) - 1)
     if kernel is not None and asking is None:
         factor = scale.get("scale", query.shape[-1] ** -0.5)
         found = _Apart.apply(kernel, query, key, value, ends, longest, factor)  # type: ignore[no-untyped-call]

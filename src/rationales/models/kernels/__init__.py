@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 HEADS = (16, 32, 64, 128)  # sizes of a head that blocks are made for
+ROWS = 65535  # that a card takes in the third place of a grid
 
 
-def attention_kernel(tensor: Tensor) -> ModuleType | None:
+def attention_kernel(tensor: Tensor, rows: int = 1) -> ModuleType | None:
     """The kernels of attention inside rows for (N, heads, size) in half precision; None as below."""
-    half = tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16) and tensor.shape[-1] in HEADS
-    return loaded("rationales.models.kernels.triton_attention") if half else None
+    half = tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16)
+    fits = tensor.shape[-1] in HEADS and rows <= ROWS
+    return loaded("rationales.models.kernels.triton_attention") if half and fits else None
 
 
 def norm_kernel(tensor: Tensor) -> ModuleType | None:
