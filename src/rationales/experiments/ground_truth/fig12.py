@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -158,13 +159,20 @@ def draw(whats: Sequence[str]) -> Callable[[Results, Path], list[Path]]:
             lambda axes, what, plant: _panel(axes, results, what, plant),
             x="share of the words that is selected",
             y="",
-            xlim=(0, 1.6 * max(rates(results.chosen))),
+            xlim=(0, 1.15 * _widest(results)),
             caption=CAPTION,
             panel=(3.8, 2.8),
         )
         return [path]
 
     return made
+
+
+def _widest(results: Results) -> float:
+    """The largest share of the words that was wanted, or that a model selects on average."""
+    seen = [one.figure("selected").mean for plant in results.plants for key in rows(results)
+            for one in points(results, key, plant)]  # fmt: skip
+    return max(*rates(results.chosen), *(share for share in seen if not math.isnan(share)))
 
 
 def _panel(axes: Any, results: Results, what: str, plant: str) -> None:
@@ -174,7 +182,7 @@ def _panel(axes: Any, results: Results, what: str, plant: str) -> None:
             axes.plot(*zip(*own, strict=True), marker="o", markersize=4, color=COLOURS[key])
         elif own and key in SHOWN:
             axes.plot(*zip(*own, strict=True), marker=".", markersize=4, color=plots.GREY, alpha=0.5, linewidth=0.8)
-            axes.annotate(title, own[-1], fontsize=5, color=plots.GREY)
+            axes.annotate(title, own[-1], fontsize=5, color=plots.GREY, xytext=(3, 3), textcoords="offset points")
     if what in ("precision", "recall"):
         for each, style in ((False, "-"), (True, "--")):
             best = sorted(
@@ -183,7 +191,7 @@ def _panel(axes: Any, results: Results, what: str, plant: str) -> None:
                 for one in points(results, key, plant)
             )
             if best:
-                axes.plot(*zip(*best, strict=True), style, color=plots.GREEN, linewidth=1)
+                axes.plot(*zip(*best, strict=True), style, color=plots.GREEN, linewidth=1, marker="_", markersize=6)
 
 
 def _dimensions(plants: tuple[str, ...], given: tuple[float, ...]) -> tuple[Dimension, ...]:
