@@ -116,16 +116,23 @@ class TestTexts:
         assert told.precision.low > 0.5  # one in three by chance
 
 
+def grain_learned(**more):
+    """Planted pictures, and a small network that has learned to tell them."""
+    parts, data = planted_pictures()
+    trained = train(
+        lambda: ResNet(2, (1, 1), 8),
+        data,
+        Recipe(25, rate=3e-3, batch=32),
+        renew=lambda number: picture_fold(parts[0].again(number).examples, parts[0].labels),
+        **more,
+    )
+    assert trained.reached, trained.why
+    return parts, trained
+
+
 class TestPictures:
     def test_a_network_learns_noise_and_the_methods_are_told_apart(self):
-        (made, _, test), data = planted_pictures()
-        trained = train(
-            lambda: ResNet(2, (1, 1), 8),
-            data,
-            Recipe(25, rate=3e-3, batch=32),
-            renew=lambda number: picture_fold(made.again(number).examples, made.labels),
-        )
-        assert trained.reached, trained.why
+        (made, _, test), trained = grain_learned()
         assert trained.relies(made.bound).relies
         model = picture_model(trained.module, 32, test.labels)
         chance, slope = (by_label(cases(model, test, build(name, kind="image"))) for name in ("random", "saliency"))
@@ -137,15 +144,7 @@ class TestPictures:
     @pytest.mark.gpu
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA card")
     def test_steps_in_half_precision_learn_it_too(self):
-        (made, _, _), data = planted_pictures()
-        trained = train(
-            lambda: ResNet(2, (1, 1), 8),
-            data,
-            Recipe(25, rate=3e-3, batch=32),
-            renew=lambda number: picture_fold(made.again(number).examples, made.labels),
-            half=True,
-        )
-        assert trained.reached, trained.why
+        _, trained = grain_learned(half=True)
         assert all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in trained.module.parameters())
 
     def test_pictures_of_several_sizes_are_told(self):

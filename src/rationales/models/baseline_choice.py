@@ -41,25 +41,18 @@ class Choice:
         )
         return (
             f"replaced pixels become {taken}, the baselines that tell the model least about this picture, whole or in "
-            f"patches "
-            f"(0: nothing, 1: all; left out: {left}); name baselines to decide yourself"
+            f"patches (0: nothing, 1: all; left out: {left}); name baselines to decide yourself"
         )
 
 
-def informativeness(full: Tensor, alone: Tensor, patched: Tensor | None = None) -> Tensor:
+def informativeness(full: Tensor, alone: Tensor, patched: Tensor) -> Tensor:
     """(P, classes), twice (P, B, classes) probabilities -> (P, B) in [0, 1]: what each baseline tells the model.
 
     The mean of two: the share of the decision on the whole input that is already there, sum_c min(p_c, b_c) /
     sum_c p_c, alone or in patches, whichever is more; and how sure the model is of anything, max_c b_c, alone.
     """
-    shared = _shared(full, alone)
-    if patched is not None:
-        shared = torch.maximum(shared, _shared(full, patched))
-    return (shared + alone.amax(-1)) / 2
-
-
-def _shared(full: Tensor, own: Tensor) -> Tensor:
-    return torch.minimum(full[:, None], own).sum(-1) / full.sum(-1)[:, None].clamp(min=1e-12)
+    there = torch.maximum(*(torch.minimum(full[:, None], own).sum(-1) for own in (alone, patched)))
+    return (there / full.sum(-1)[:, None].clamp(min=1e-12) + alone.amax(-1)) / 2
 
 
 def choose(

@@ -172,7 +172,7 @@ def _widest(results: Results) -> float:
     """The largest share of the words that was wanted, or that a model selects on average."""
     seen = [one.figure("selected").mean for plant in results.plants for key in rows(results)
             for one in points(results, key, plant)]  # fmt: skip
-    return max(*rates(results.chosen), *(share for share in seen if not math.isnan(share)))
+    return max([*rates(results.chosen), *(share for share in seen if not math.isnan(share))])
 
 
 def _panel(axes: Any, results: Results, what: str, plant: str) -> None:
