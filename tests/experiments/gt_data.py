@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 
 from rationales.experiments.ground_truth.plan import Plan
+from rationales.experiments.ground_truth.pool import THREADS
 from rationales.experiments.ground_truth.record import Attempt, Record, Told
 
 NOUNS = ["bread", "sea", "owl", "film", "heart", "cup", "hill", "door", "song", "lamp"]
@@ -75,3 +77,10 @@ def pretended(plan: Plan, setting: object, old: Record | None) -> Record:
     """A run that needs no training."""
     assert setting is not None
     return record(plan, {"gradient": (0.9, 0.5)}, note="old" if old is not None else "new")
+
+
+def threads_seen(plan: Plan, setting: object, old: Record | None) -> Record:
+    """What a process is told about threads, in place of a run."""
+    assert setting is not None
+    assert old is None
+    return record(plan, {}, note=" ".join(os.environ.get(name, "-") for name in THREADS))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
 import torch
-from experiments.gt_data import bird_folder, pretended, record, review_folder
+from experiments.gt_data import bird_folder, pretended, record, review_folder, threads_seen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,22 @@ class TestBirds:
         assert made.shape == row.shape
         for before, after in zip(row, made, strict=True):
             assert set(map(bytes, after.reshape(-1, 3))) <= set(map(bytes, before.reshape(-1, 3)))
+
+    def test_moved_pictures_pixel_by_pixel(self):
+        pixels = np.random.default_rng(0).integers(0, 256, (9, 28, 42, 3)).astype(np.uint8)
+        rng = np.random.default_rng(1)
+        down, across, turned = rng.integers(-2, 3, 9), rng.integers(-3, 4, 9), rng.random(9) < 0.5
+        made = birds.moved(pixels, np.random.default_rng(1))
+
+        def mirrored(place, side):
+            return -1 - place if place < 0 else 2 * side - 1 - place if place >= side else place
+
+        for number in range(9):
+            for row in range(28):
+                for column in range(42):
+                    wanted = 41 - column if turned[number] else column
+                    there = mirrored(row + down[number], 28), mirrored(wanted + across[number], 42)
+                    assert (made[number, row, column] == pixels[number][there]).all()
 
     def test_a_kind_that_is_not_there_is_told(self, tmp_path):
         with pytest.raises(DataError, match="has no pictures of albatross"):
@@ -226,3 +243,14 @@ def test_runs_can_be_made_in_processes_of_their_own(jobs):
     tasks = [(plans[0], None), (plans[1], record(plans[1], {}))]
     found = list(pool.finished(pretended, Setting("gt-fig5", (), 4), tasks, jobs))
     assert {one.plan: one.note for one in found} == {plans[0]: "new", plans[1]: "old"}
+
+
+def test_processes_share_the_processors(monkeypatch):
+    for name in pool.THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(pool.THREADS[-1], "3")  # what is told stays
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    tasks = [(Plan("hue", "resnet34", number), None) for number in range(2)]
+    found = list(pool.finished(threads_seen, Setting("gt-fig5", (), 4), tasks, 2))
+    assert [one.note for one in found] == ["2 2 3"] * 2
+    assert [os.environ.get(name) for name in pool.THREADS] == [None, None, "3"]

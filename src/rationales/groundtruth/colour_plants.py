@@ -51,7 +51,7 @@ class Brightness(ImagePlant):
         radius, inside = self.radius * scale(height, width), self.region(height, width)
         fall = self.shift * np.cos(0.5 * np.pi * distance(height, width)[inside] / radius) ** 2  # (inside,)
         before = pixels[:, inside].astype(np.float64)  # (N, inside, 3)
-        value = before.max(-1)
+        value = _over_colours(np.maximum, before)
         after = np.maximum(value - 255 * fall, 0)
         # hue and saturation stay when all three colours are multiplied with the same number
         share = np.divide(after, value, out=np.zeros_like(value), where=value > 0)
@@ -96,7 +96,8 @@ def with_hue_turned(pixels: NDArray[np.uint8], turn: NDArray[np.float64]) -> NDA
     """
     colours = pixels.astype(np.float64)
     red, green, blue = (colours[..., one] for one in range(3))
-    value, spread = colours.max(-1), np.ptp(colours, axis=-1)
+    value = _over_colours(np.maximum, colours)
+    spread = value - _over_colours(np.minimum, colours)
     with np.errstate(invalid="ignore", divide="ignore"):
         around = np.select(
             [spread == 0, value == red, value == green],
@@ -109,3 +110,9 @@ def with_hue_turned(pixels: NDArray[np.uint8], turn: NDArray[np.float64]) -> NDA
         k = (offset + around) % 6
         made[..., colour] = value - spread * np.clip(np.minimum(k, 4 - k), 0, 1)
     return np.rint(made).astype(np.uint8)
+
+
+def _over_colours(extreme: np.ufunc, colours: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(..., 3) -> (...): the largest or smallest of the three; reducing so short an axis takes many times as long."""
+    found: NDArray[np.float64] = extreme(extreme(colours[..., 0], colours[..., 1]), colours[..., 2])
+    return found

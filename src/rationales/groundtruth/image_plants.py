@@ -46,6 +46,11 @@ class ImagePlant(Plant):
     def change(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
         """(N, h, w, 3) -> (N, h, w, 3): the changed pictures; each draws from its own generator."""
 
+    def change_all(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
+        """The same for any number of pictures, some at a time."""
+        starts = range(0, len(pixels), AT_ONCE)
+        return np.concatenate([self.change(pixels[one : one + AT_ONCE], rngs[one : one + AT_ONCE]) for one in starts])
+
     @classmethod
     @abstractmethod
     def drawn(cls, rng: np.random.Generator) -> Self:
@@ -67,7 +72,7 @@ class ImagePlant(Plant):
         before = [pixels_of(example) for example in examples]
         after = list(before)
         for group in _groups([pixels.shape for pixels in before], [self.check_which(one) == 1 for one in which]):
-            changed = self.change(np.stack([before[one] for one in group]), [rngs[one] for one in group])
+            changed = self.change_all(np.stack([before[one] for one in group]), [rngs[one] for one in group])
             changed.flags.writeable = False
             for place, one in enumerate(group):
                 after[one] = changed[place]
@@ -268,9 +273,9 @@ def _gaussian(size: int, std: float) -> NDArray[np.float64]:
 
 
 def _groups(shapes: Sequence[tuple[int, ...]], wanted: Sequence[bool]) -> list[list[int]]:
-    """The numbers of pictures to be changed, those of one size together, at most `AT_ONCE`."""
+    """The numbers of pictures to be changed, those of one size together."""
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for number, (shape, one) in enumerate(zip(shapes, wanted, strict=True)):
         if one:
             by_shape.setdefault(shape, []).append(number)
-    return [group[begin : begin + AT_ONCE] for group in by_shape.values() for begin in range(0, len(group), AT_ONCE)]
+    return list(by_shape.values())

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 from rationales.data import read
 from rationales.data.example import Example
 from rationales.errors import DataError
-from rationales.groundtruth import Plant, Shot, generator, keeping, load_shots
+from rationales.groundtruth import Shot, generator, keeping, load_shots
 from rationales.groundtruth.folds import PictureFold
 from rationales.groundtruth.image_plants import ImagePlant
 from rationales.groundtruth.regions import area
@@ -121,7 +121,7 @@ class Deck:
     """
 
     shots: Sequence[Shot]
-    plant: Plant
+    plant: ImagePlant
     labels: tuple[str, ...]  # the original ones, which are the new ones as well
     r: float
     seed: int
@@ -155,10 +155,8 @@ class Deck:
         before = np.stack([pixels_of(one) for one in self.shots])
         if number:
             before = moved(before, generator(self.seed, "moved", str(number)))
-        given = [replace(one, pixels=own) for one, own in zip(self.shots, before, strict=True)]
-        rngs = [generator(self.seed, f"version {number}", one.name) for one in given]
-        after = self.plant.apply_all(given, rngs, [1] * len(given))
-        planted = np.stack([pixels_of(one.example) for one in after])
+        rngs = [generator(self.seed, f"version {number}", one.name) for one in self.shots]
+        planted = self.plant.change_all(before, rngs)
         return self._tensor(before), self._tensor(planted)
 
     def _tensor(self, pixels: NDArray[np.uint8]) -> Tensor:
@@ -167,17 +165,13 @@ class Deck:
 
 def moved(pixels: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
     """(N, H, W, 3): every picture moved by a few pixels, mirrored at its rim, and half of them turned around."""
-    count, height, width = pixels.shape[:3]
-    rows, columns = (
-        _within(np.arange(side) + rng.integers(-round(MOVED * side), round(MOVED * side) + 1, (count, 1)), side)
-        for side in (height, width)
-    )
-    turned = rng.random((count, 1)) < 0.5
-    columns = np.where(turned, columns[:, ::-1], columns)
-    return pixels[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
-
-
-def _within(place: NDArray[np.int64], side: int) -> NDArray[np.int64]:
-    """Places beyond an end, mirrored back."""
-    place = np.where(place < 0, -1 - place, place)
-    return np.where(place >= side, 2 * side - 1 - place, place)
+    count, *sides = pixels.shape[:3]
+    reach = [round(MOVED * side) for side in sides]
+    down, across = (most + rng.integers(-most, most + 1, count) for most in reach)
+    turned = np.less(rng.random(count), 0.5).tolist()
+    wide = np.pad(pixels, ((0, 0), *((most, most) for most in reach), (0, 0)), mode="symmetric")
+    made = np.empty_like(pixels)
+    for number, (top, left, around) in enumerate(zip(down.tolist(), across.tolist(), turned, strict=True)):
+        own = wide[number, top : top + sides[0], left : left + sides[1]]
+        made[number] = own[:, ::-1] if around else own
+    return made
