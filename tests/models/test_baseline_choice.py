@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import rationales
-from rationales.models.baseline_choice import CANDIDATES, CHOSEN, PATCH, Choice, choose, informativeness, patches
+from rationales.models.baseline_choice import (
+    CANDIDATES,
+    CHOSEN,
+    PATCH,
+    choose,
+    informativeness,
+    patches,
+    remaining,
+)
 from rationales.models.image import AUTOMATIC
 from rationales.models.image_loading import from_module
 
@@ -89,7 +99,7 @@ def test_what_a_model_is_sure_of_is_not_chosen():
     result = rationales.explain(model(), picture(), method="random")
     (note,) = [one for one in result.notes if one.kind == "baselines"]
     taken = result.baseline.split(", ")
-    assert len(taken) == CHOSEN
+    assert "black" in taken
     assert "white" not in taken  # it is sure of `bright` there, as in the picture
     assert all(name in note.message for name in CANDIDATES)
     assert "name baselines" in note.message
@@ -132,9 +142,62 @@ def test_several_labels_at_once():
     assert values.tolist() == [pytest.approx([0.95, 0.0])]
 
 
-def test_least_first():
-    answers = {"black": 0.9, "white": 0.6, "mean": 0.7, "blur-10": 0.8, "blur-20": 0.95, "noise": 0.99}
-    order = iter([torch.tensor([[0.0, 1.0]]), torch.tensor([[p, 1 - p] for p in answers.values()] * 2)])
+def answering(*views):
+    """A choice for one picture of class 1, given the probabilities of class 0 for all candidates in all four ways."""
+    shown = torch.tensor([[p, 1 - p] for own in views for p in own])
+    order = iter([torch.tensor([[0.0, 1.0]]), shown])
     (choice,) = choose([torch.zeros(3, 4, 4)], lambda _n, _name: torch.zeros(3, 4, 4), lambda _pixels: next(order))
-    assert choice == Choice(tuple(sorted(choice.told, key=lambda one: one[1])))
-    assert choice.names == tuple(name for name, _ in choice.told[:3])
+    return choice
+
+
+def test_the_least_telling_come_first():
+    # in a choice of two what is there and how sure the model is add up to 1, unless more than half is there
+    choice = answering(*[[0.9, 0.6, 0.4, 0.3, 0.95, 0.85]] * 4)
+    assert [round(value, 3) for _, value in choice.told] == [0.5, 0.5, 0.5, 0.5, 0.6, 0.7]
+    assert [name for name, _ in choice.told] == ["blur-20", "black", "noise", "white", "mean", "blur-10"]
+    assert choice.fitting == ("blur-20", "black", "noise")  # odds of 1/19, 1/9 and 3/17; 2/3 is more than e² times 1/19
+    assert choice.names == ("blur-20", "black", "noise")
+    assert "left out: with them more of the decision is left: white 0.50, mean 0.60" in choice.message
+
+
+def test_where_fewer_fit_they_are_taken_again():
+    choice = answering(*[[0.1, 0.1, 0.1, 0.1, 0.2, 0.99]] * 4)
+    assert choice.fitting == ("noise",)
+    assert choice.names == ("noise",) * CHOSEN
+    choice = answering(*[[0.1, 0.1, 0.99, 0.1, 0.2, 0.98]] * 4)
+    assert choice.names == ("mean", "noise", "mean")
+
+
+def test_what_takes_all_of_the_decision_away_always_fits():
+    """Odds of a thousandth and of a hundredth differ by more than the gap, and both are nothing."""
+    choice = answering(*[[0.999, 0.99, 0.98, 0.97, 0.96, 0.2]] * 4)
+    assert choice.fitting == ("black", "white", "mean", "blur-10", "blur-20")
+    # but one that is so only on the picture has not taken it away
+    choice = answering(*[[0.999, 0.9, 0.5, 0.5, 0.5, 0.5]] * 2, *[[0.999, 0.99, 0.9, 0.5, 0.5, 0.5]] * 2)
+    assert choice.fitting == ("black",)
+
+
+def test_a_model_without_numbers_is_for_others_to_report():
+    assert len(set(answering(*[[math.nan] * 6] * 4).names)) == CHOSEN
+
+
+def test_what_is_left_by_hand():
+    full = torch.tensor([[0.8, 0.2]])
+    views = torch.tensor([[[0.5, 0.5]]]), torch.tensor([[[0.0, 1.0]]])  # shared: 0.7 and 0.2
+    wanted = (np.log(0.7 / 0.3) + np.log(0.2 / 0.8)) / 2
+    assert remaining(full, views).tolist() == [[pytest.approx(wanted, abs=1e-6)]]
+
+
+def test_a_plain_picture_is_told_by_noise_alone():
+    """To a model that looks for grain every flat baseline is as plain as the picture; noise takes that away."""
+    own = from_module(Grain(), to_tensor, ["plain", "grain"], "grain", None)
+    encoded = own.encode([own.read(np.full((SIDE, SIDE, 3), 80, dtype=np.uint8), None)])
+    assert encoded[0].chosen.names == ("noise",) * CHOSEN
+    batch = own.batch(encoded)
+    assert batch.views == CHOSEN
+    first, second, third = batch.empty
+    assert not torch.equal(first, second)  # drawn anew each time
+    assert not torch.equal(second, third)
+    assert torch.equal(own.batch(encoded).empty, batch.empty)
+    result = rationales.explain(own, np.full((SIDE, SIDE, 3), 80, dtype=np.uint8), method="random")
+    assert result.baseline == "noise"

@@ -82,7 +82,7 @@ class ImageModel:
         choice = encoded.chosen if self.baselines == AUTOMATIC else None
         return {
             "text": "",
-            "baseline": ", ".join(choice.names) if choice else self.baseline,
+            "baseline": ", ".join(dict.fromkeys(choice.names)) if choice else self.baseline,
             "notes": _notes(encoded.source, choice),
             "name": encoded.source.name,
             "picture": encoded.source.pixels,
@@ -101,7 +101,7 @@ class ImageModel:
         height, width = pixels.shape[2:]
         units = height * width
         empty = [
-            self._empty(names[view], one, key)
+            self._empty(names[view], one, key + names[:view].count(names[view]))  # noise taken twice is drawn twice
             for view in range(views)
             for one, names, key in zip(encoded, named, keys, strict=True)
         ]
