@@ -96,6 +96,23 @@ class TestSize:
         assert 0 <= float(found.min()) < 0.1
         assert 0.9 < float(found.max()) <= 1
 
+    def test_no_two_become_one_however_far_they_stand_out(self, model):
+        """In float32 the sigmoid of 17 is 1."""
+        batch, z, target = ready(model, LONG, joke=900.0, bridge=800.0, laughed=700.0, nobody=600.0)
+        for settings in (DEFAULT, PLAIN):
+            found = finished(z, batch, target, settings)[0]
+            best = [float(found[WORDS.index(word)]) for word in ("joke", "bridge", "laughed", "nobody")]
+            assert best == sorted(set(best), reverse=True)
+
+    def test_without_shaping_the_edge_is_sharp_at_any_length(self, model):
+        batch, z, target = ready(model, LONG, joke=3.0, bridge=3.0)
+        z = z + torch.linspace(0.3, 0, z.shape[1])
+        between = [
+            int(((found > 0.02) & (found < 0.98)).sum())
+            for found in (finished(z, batch, target, one) for one in (PLAIN, replace(PLAIN, halo=1e-6)))
+        ]
+        assert between[0] < between[1]
+
 
 PLAIN = replace(DEFAULT, halo=0.0, shrink=0.0, closing=0)
 

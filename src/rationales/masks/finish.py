@@ -1,9 +1,9 @@
 """From a field that is right at every size to the scores that are shown: their order, and the size of the rationale.
 
 In a long input what lies among high values comes before what stands alone, since people mark clauses where a model
-needs two of their words (`shrink`, `halo`, `closing`). In a short one every unit counts by itself. A field has no size
-of its own: the rationale takes so much of that order that it suffices, and of the sizes that do the one whose loss is
-least: its complement does not suffice, and it is small (Eq. 8).
+needs two of their words (`shrink`, `halo`, `closing`). In a short one, or without these, every unit counts by itself. A
+field has no size of its own: the rationale takes so much of that order that it suffices, and of the sizes that do the
+one whose loss is least: its complement does not suffice, and it is small (Eq. 8).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
-EDGE, BRIEF = 0.3, 0.15  # softness of the scores' edge, in standard deviations: in long inputs, and in short ones
+EDGE, BRIEF = 0.3, 0.15  # softness of the scores' edge, in standard deviations: where clauses are shaped, else
+STEEP, ROOM = 10.0, 4.0  # beyond the first, in that softness, scores near 0 and 1 go slower, and stay apart
 SHARP = 0.1  # and of the edge where a rationale is cut
 OUTSHONE = 0.98  # what a value below the threshold loses: of two that are surrounded alike the higher is still first
 FILLED = 0.99  # of the way to the lower side: inside a gap the order stays as it is
@@ -40,8 +41,16 @@ def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, si
         size = size.repeat_interleave(batch.views)
         group = groups(batch)[: batch.masks]
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, SHARP))
-        brief = short(batch)[mask_rows(batch.rows.input, batch)][:, None]
-        return torch.sigmoid((order - q) / ((EDGE + (BRIEF - EDGE) * brief) * deviation))
+        shaped = 1 - short(batch)[mask_rows(batch.rows.input, batch)][:, None]
+        shaped = shaped if settings.halo or settings.shrink or settings.closing else torch.zeros_like(shaped)
+        return torch.sigmoid(_apart((order - q) / ((BRIEF + (EDGE - BRIEF) * shaped) * deviation)))
+
+
+def _apart(steps: Tensor) -> Tensor:
+    """The same up to `STEEP`; from there to infinity there are `ROOM` steps, so that no two sigmoids become one."""
+    size = steps.abs()
+    beyond = (size - STEEP).clamp(min=0)
+    return steps.sign() * (size.clamp(max=STEEP) + ROOM * beyond / (beyond + ROOM))
 
 
 def ordered(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:

@@ -109,6 +109,8 @@ class MaskSettings:
 
 
 DEFAULT = MaskSettings()
+# Every word by itself at any length: what decides, not what people would mark around it (docs/marc.md).
+WORDS = replace(DEFAULT, field="free", anchor=0.0, halo=0.0, shrink=0.0, closing=0)
 # One mask, whose size the sparsity term decides, from a flat start: what the paper has.
 ONE_MASK = replace(
     DEFAULT,
@@ -180,7 +182,7 @@ IMAGE = replace(
 AUDIO = replace(ONE_MASK, floor=0.0, start_sigma=3.0, noise=0.0)
 SPECTROGRAM = replace(AUDIO, every=4, start_w=0.5, start_sigma=6.0, reach=0.0)
 PRESETS = {
-    "text": {"default": DEFAULT, "paper": PAPER},
+    "text": {"default": DEFAULT, "words": WORDS, "paper": PAPER},
     "image": {"default": IMAGE, "resnet": RESNET, "vit": VIT},
     "audio": {"default": AUDIO},
     "spectrogram": {"default": SPECTROGRAM},

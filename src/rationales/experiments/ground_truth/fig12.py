@@ -38,7 +38,7 @@ COLOURS = {RL: plots.BLUE, CR: plots.ORANGE}
 SHOWN = (
     OWN,
     MARC,
-    "marc-free",
+    "marc-words",
     "loo",
     "integrated-gradients",
     RANDOM,
@@ -176,13 +176,15 @@ def _widest(results: Results) -> float:
 
 
 def _panel(axes: Any, results: Results, what: str, plant: str) -> None:
+    ends = []
     for key, title in rows(results).items():
         own = [(one.figure("selected").mean, one.figure(what).mean) for one in points(results, key, plant)]
         if key in COLOURS and own:
             axes.plot(*zip(*own, strict=True), marker="o", markersize=4, color=COLOURS[key])
         elif own and key in SHOWN:
             axes.plot(*zip(*own, strict=True), marker=".", markersize=4, color=plots.GREY, alpha=0.5, linewidth=0.8)
-            axes.annotate(title, own[-1], fontsize=5, color=plots.GREY, xytext=(3, 3), textcoords="offset points")
+            ends.append((title, own[-1]))
+    plots.name_ends(axes, ends)
     if what in ("precision", "recall"):
         for each, style in ((False, "-"), (True, "--")):
             best = sorted(

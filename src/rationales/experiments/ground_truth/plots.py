@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from rationales.files import write_bytes
 
 BLUE, ORANGE, GREEN, RED, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#4a5568"
 PANEL = (1.75, 1.6)  # inches
+LETTERS = 16  # of a caption, in an inch
+APART = 0.035  # of a panel's height: names closer than this would be printed over each other
 
 Draw = Callable[[Any, str, str], None]  # axes, row, column
 
@@ -30,7 +33,8 @@ def grid(
     panel: tuple[float, float] = PANEL,
 ) -> Path:
     """One panel for each row and column (key and title); `draw` fills it. Nothing global of matplotlib is touched."""
-    figure = _figure((1.1 + panel[0] * len(columns), 0.9 + panel[1] * len(rows)))
+    width = 1.1 + panel[0] * len(columns)
+    figure = _figure((width, 0.9 + panel[1] * len(rows)))
     panels = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
     for place, (row, title) in enumerate(rows):
         for number, (column, head) in enumerate(columns):
@@ -47,9 +51,19 @@ def grid(
                 own.set_title(head, fontsize=9)
             if not number:
                 own.set_ylabel(title, fontsize=8)
-    figure.supxlabel(x if not caption else f"{x}\n{caption}", fontsize=8, color=GREY)
+    figure.supxlabel("\n".join([x, *textwrap.wrap(caption, int(LETTERS * width))]), fontsize=8, color=GREY)
     figure.supylabel(y, fontsize=8, color=GREY)
     return _saved(figure, path)
+
+
+def name_ends(axes: Any, ends: Sequence[tuple[str, tuple[float, float]]], height: float = 1.03) -> None:
+    """Write the names of lines beside their last points, in the points' order and never over each other."""
+    below = -height
+    for name, (across, up) in sorted(ends, key=lambda one: one[1][1]):
+        below = max(up, below + APART * height)
+        axes.annotate(
+            name, (across, below), fontsize=5, color=GREY, xytext=(4, 0), textcoords="offset points", va="center"
+        )
 
 
 def bars(

@@ -72,7 +72,7 @@ TEXTS: dict[str, MethodSpec] = {
     for one in (
         MethodSpec(OWN, "The model's own", "paper", Inherent.name, cost=1),
         MethodSpec(MARC, "MaRC", "marc", "marc", cost=480),
-        MethodSpec("marc-free", "MaRC, word by word", "marc", "marc", {"field": "free"}, cost=480),
+        MethodSpec("marc-words", "MaRC, word by word", "marc", "marc", {"preset": "words"}, cost=480),
         MethodSpec("marc-indicative", "MaRC, indicative", "marc", "marc", {"indicative": 1.0}, cost=480),
         MethodSpec("loo", "Leave one out", "others", "occlusion", {"window": 1}, cost=100),
         MethodSpec("integrated-gradients", "Integrated gradients", "others", "integrated-gradients", cost=150),
