@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from families import tokenizer_of
 from hypothesis import given
 from hypothesis import strategies as st
-from methods.keyword import keyword_model
+from methods.keyword import KeywordModel, keyword_model
 
 import rationales
-from rationales.masks.finish import OUTSHONE, SIZES, best_size, closed, finished, ordered
+from rationales.masks.finish import OUTSHONE, SIZES, best_size, closed, finished, ordered, sizes
 from rationales.masks.settings import DEFAULT, ONE_MASK, replace
 from rationales.models.tokens import TextInput
 
@@ -105,13 +107,57 @@ class TestSize:
             assert best == sorted(set(best), reverse=True)
 
     def test_without_shaping_the_edge_is_sharp_at_any_length(self, model):
-        batch, z, target = ready(model, LONG, joke=3.0, bridge=3.0)
-        z = z + torch.linspace(0.3, 0, z.shape[1])
+        batch, z, target = ready(model, LONG)
+        half = torch.full((1,), 0.5)
+        z = z + torch.linspace(0, 3, z.shape[1])
         between = [
             int(((found > 0.02) & (found < 0.98)).sum())
-            for found in (finished(z, batch, target, one) for one in (PLAIN, replace(PLAIN, halo=1e-6)))
+            for found in (finished(z, batch, target, one, half) for one in (PLAIN, replace(PLAIN, halo=1e-6)))
         ]
         assert between[0] < between[1]
+
+    def test_one_word_of_a_long_text_can_be_all(self):
+        """Less than one in twenty: a single cause is not shown with what happens to come next."""
+        model = rationales.load(*keyword_model("bridge"))
+        batch, z, target = ready(model, LONG, bridge=5.0, old=0.4, the=0.3, again=0.2)
+        found = finished(z, batch, target, PLAIN)[0] > 0.5
+        assert torch.nonzero(found).flatten().tolist() == [BRIDGE]
+        assert torch.equal(finished(z, batch, target, DEFAULT)[0] > 0.5, found)
+
+    @given(st.integers(1, 400))
+    def test_sizes_rise_and_take_at_least_one_word_of_a_long_text(self, count):
+        batch = SimpleNamespace(
+            inputs=1,
+            device="cpu",
+            dtype=torch.float32,
+            rows=SimpleNamespace(input=torch.tensor([0]), blend=torch.ones(1, count), real=torch.ones(1, count)),
+        )
+        found = sizes(batch)[:, 0].tolist()
+        assert found == sorted(found)
+        assert found[0] == pytest.approx(max(0.01, min(0.05, 1 / count)))
+        assert found[-1] == pytest.approx(SIZES[-1])
+
+    def test_weak_evidence_everywhere_does_not_hide_the_word_that_decides(self):
+        """Bridge decides; "and" speaks weakly for the same. Only clauses take what is beside the point."""
+        model = rationales.load(Weak(["bridge", "and"]), tokenizer_of("bert"))
+        batch, z, target = ready(model, LONG, bridge=5.0)
+        z[0, [place for place, word in enumerate(LONG.split()) if word == "and"]] = 1.0
+        words, clauses = (
+            torch.nonzero(finished(z, batch, target, one)[0] > 0.5).flatten().tolist()
+            for one in (PLAIN, replace(PLAIN, halo=1e-6))
+        )
+        assert words == [BRIDGE]
+        assert len(clauses) > 10
+
+
+class Weak(KeywordModel):
+    """Logit of `found` = 8 for the first word + 0.12 for each of the second - 3."""
+
+    def forward(self, input_ids, attention_mask):
+        words = self.embeddings(input_ids) * attention_mask[..., None]
+        first, second = words[..., self.wanted].sum(1).unbind(-1)
+        logit = 8 * first + 0.12 * second - 3
+        return torch.stack([-logit, logit], -1) / 2
 
 
 PLAIN = replace(DEFAULT, halo=0.0, shrink=0.0, closing=0)

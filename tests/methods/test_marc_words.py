@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from families import FAMILIES
 
 import rationales
-from methods.keyword import keyword_model
+from methods.keyword import KeywordModel
 
 KEYWORDS = ("bridge", "joke")  # no part of theirs is in any other word
 FILLER = "and then the long quiet river went on past the field and nobody laughed again that day"
@@ -19,7 +20,7 @@ def found():
     words = (FILLER.split() * 10)[:160]
     for place, keyword in zip(PLACES, KEYWORDS, strict=True):
         words[place] = keyword
-    model = rationales.load(*keyword_model(*KEYWORDS))
+    model = rationales.load(KeywordModel(list(KEYWORDS)), FAMILIES["bert"].tokenizer())
     text = " ".join(words)
     return {name: rationales.explain(model, text, options={"preset": name}) for name in ("default", "words")}
 

@@ -14,13 +14,16 @@ from torch.nn.functional import max_pool1d, pad
 
 from rationales.masks.field import smooth
 from rationales.masks.levels import edge, groups, scaled
-from rationales.masks.objective import complement, mask_rows, short, squeeze, sufficiency
+from rationales.masks.objective import complement, length, mask_rows, short, squeeze, sufficiency
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 
-SIZES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)  # what a rationale may take of its input
+# What a rationale may take of its input: in a long one down to a single unit, in a short one never less than `LEAST`.
+SIZES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
+LEAST = 0.05
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
+GONE = 0.5  # of that probability: a complement with less has lost the target; how much less matters for clauses alone
 CERTAIN = 1e-6  # probabilities closer to 0 or 1 are taken to be this close
 EDGE, BRIEF = 0.3, 0.15  # softness of the scores' edge, in standard deviations: where clauses are shaped, else
 STEEP, ROOM = 10.0, 4.0  # beyond the first, in that softness, scores near 0 and 1 go slower, and stay apart
@@ -41,9 +44,14 @@ def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, si
         size = size.repeat_interleave(batch.views)
         group = groups(batch)[: batch.masks]
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, SHARP))
-        shaped = 1 - short(batch)[mask_rows(batch.rows.input, batch)][:, None]
-        shaped = shaped if settings.halo or settings.shrink or settings.closing else torch.zeros_like(shaped)
-        return torch.sigmoid(_apart((order - q) / ((BRIEF + (EDGE - BRIEF) * shaped) * deviation)))
+        soft = BRIEF + (EDGE - BRIEF) * shaped(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
+        return torch.sigmoid(_apart((order - q) / (soft * deviation)))
+
+
+def shaped(batch: Batch, settings: MaskSettings) -> Tensor:
+    """(I,): how far an input's scores follow clauses; 0 where every unit counts by itself."""
+    long = 1 - short(batch)
+    return long if settings.halo or settings.shrink or settings.closing else torch.zeros_like(long)
 
 
 def _apart(steps: Tensor) -> Tensor:
@@ -82,37 +90,45 @@ def closed(values: Tensor, real: Tensor, size: int) -> Tensor:
 
 
 def own_size(keep: Tensor, batch: Batch) -> Tensor:
-    """(I,): the share of its units that an input's mask (M, n) keeps, within `SIZES`."""
+    """(I,): the share of its units that an input's mask (M, n) keeps, within `sizes`."""
     kept = (keep > 0.5)[batch.rows.mask] * batch.rows.blend * batch.rows.real
-    units, total = (
-        torch.zeros(batch.inputs, device=keep.device, dtype=batch.dtype).index_add(0, batch.rows.input, one.sum(1))
-        for one in (batch.rows.blend * batch.rows.real, kept)
-    )
-    return (total / units).clamp(SIZES[0], SIZES[-1])
+    total = torch.zeros(batch.inputs, device=keep.device, dtype=batch.dtype)
+    total = total.index_add(0, batch.rows.input, kept.sum(1))
+    given = sizes(batch)
+    return torch.minimum(torch.maximum(total / length(batch), given[0]), given[-1])
+
+
+def sizes(batch: Batch) -> Tensor:
+    """(sizes, I), rising: the shares of its units that an input's rationale may take, some of them the same."""
+    given = torch.tensor(SIZES, device=batch.device, dtype=batch.dtype)[:, None]
+    return torch.maximum(given, (1 / length(batch)).clamp(max=LEAST))
 
 
 def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:
     """(I,): the share of the units, best first, whose rationale suffices and has the least loss (Eq. 8).
 
+    Where every unit counts by itself a complement that has lost the target is empty enough: weak evidence is
+    everywhere, and to take it all would hide the word that decides. Clauses may take what lies around.
     To suffice is to give the target `SUFFICIENT` of its probability in the whole input, and `EVIDENCE` of its log-odds
     or `ENOUGH`; where no size does, it is the size that gives most.
     """
-    sizes = torch.tensor(SIZES, device=order.device, dtype=order.dtype)[:, None]
-    q, _ = edge(order, batch, sizes.expand(-1, batch.inputs * batch.views), SHARP)
+    tried = sizes(batch)
+    q, _ = edge(order, batch, tried.repeat_interleave(batch.views, 1), SHARP)
     alone = (order[batch.rows.mask] > q[:, groups(batch), None]) & batch.rows.real
     rest = ~alone & batch.rows.real
     keeps = torch.cat([alone, rest, batch.rows.real[None], torch.zeros_like(alone[:1])]).to(batch.dtype)
     said = batch.predict(keeps).gather(-1, target.expand(len(keeps), -1)[..., None]).squeeze(-1)
     kept, left, full, empty = said[: len(SIZES)], said[len(SIZES) : -2], said[-2], said[-1]
     ended = torch.maximum(squeeze(left), settings.floor * short(batch) * squeeze(empty))
+    ended = torch.maximum(ended, GONE * (1 - shaped(batch, settings)) * squeeze(full))
     loss = settings.sufficiency * sufficiency(squeeze(kept))
     loss = loss + settings.complement * complement(ended, settings.complement_form)
-    loss = loss + settings.sparsity * sizes.square()
+    loss = loss + settings.sparsity * tried.square()
     enough = kept >= _wanted(full, empty)
     loss = torch.where(enough, loss, torch.inf)
     small = (loss <= loss.amin(0) + SLACK).to(torch.uint8).argmax(0)  # the first, and smallest
     best = torch.where(enough.any(0), small, kept.argmax(0))
-    return sizes[:, 0][best]
+    return tried.gather(0, best[None])[0]
 
 
 def _wanted(full: Tensor, empty: Tensor) -> Tensor:

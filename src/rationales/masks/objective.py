@@ -86,9 +86,13 @@ def short(batch: Batch) -> Tensor:
     it pays to leave them in the complement, and "good" drops out of "not good". In a long one they are evidence of
     their own, and belong to the complement.
     """
+    return ((LONG - length(batch)) / (LONG - SHORT)).clamp(0, 1)
+
+
+def length(batch: Batch) -> Tensor:
+    """(I,): the number of an input's units."""
     units = torch.zeros(batch.inputs, device=batch.device, dtype=batch.dtype)
-    units = units.index_add(0, batch.rows.input, (batch.rows.blend * batch.rows.real).sum(1))
-    return ((LONG - units) / (LONG - SHORT)).clamp(0, 1)
+    return units.index_add(0, batch.rows.input, (batch.rows.blend * batch.rows.real).sum(1))
 
 
 def evidence(batch: Batch, target: Tensor, logits: Tensor, indicative: float) -> Tensor:

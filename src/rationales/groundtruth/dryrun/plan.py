@@ -23,8 +23,14 @@ PLANT = {"image": "watermark", "text": "trigger"}
 LEVEL = 5  # the visibility of changes of pictures, where nothing is said: the most there is
 METHODS: dict[str, tuple[Wanted, ...]] = {
     "image": ("marc", "integrated-gradients", "saliency", "grad-cam", "occlusion"),
-    # a plant may be a single word, which a window of several words could only point at together with others
-    "text": ("marc", "integrated-gradients", "saliency", {"name": "occlusion", "options": {"window": 1}}),
+    # a plant may be a single word, which clauses or a window of several words only point at together with others
+    "text": (
+        "marc",
+        {"name": "marc", "options": {"preset": "words"}},
+        "integrated-gradients",
+        "saliency",
+        {"name": "occlusion", "options": {"window": 1}},
+    ),
 }
 RECIPE = {
     "image": Recipe(epochs=40, least=3, batch=32),
