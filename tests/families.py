@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections import Counter
@@ -251,9 +252,13 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-@functools.cache
 def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
-    """The family's tokenizer, trained once."""
+    """The family's tokenizer, trained once; a copy, so that what is done to it in one test stays there."""
+    return copy.deepcopy(_trained(family))
+
+
+@functools.cache
+def _trained(family: str) -> PreTrainedTokenizerFast:
     return FAMILIES[family].tokenizer()
 
 

@@ -43,12 +43,6 @@ def test_the_default_is_the_default():
     assert PRESETS["text"]["paper"] == PAPER
 
 
-def test_words_shapes_nothing():
-    """What changes a word's score by where it stands is off; everything else is as in the default."""
-    words = PRESETS["text"]["words"]
-    assert replace(DEFAULT, field="free", anchor=0.0, halo=0.0, shrink=0.0, closing=0) == words
-
-
 def test_every_setting_explains_itself():
     assert all(one.metadata["help"] for one in fields(MaskSettings))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from families import FAMILIES
 
 import rationales
-from methods.keyword import KeywordModel
+from methods.keyword import keyword_model
 
 KEYWORDS = ("bridge", "joke")  # no part of theirs is in any other word
 FILLER = "and then the long quiet river went on past the field and nobody laughed again that day"
@@ -20,14 +19,13 @@ def found():
     words = (FILLER.split() * 10)[:160]
     for place, keyword in zip(PLACES, KEYWORDS, strict=True):
         words[place] = keyword
-    model = rationales.load(KeywordModel(list(KEYWORDS)), FAMILIES["bert"].tokenizer())
+    model = rationales.load(*keyword_model(*KEYWORDS))
     text = " ".join(words)
     return {name: rationales.explain(model, text, options={"preset": name}) for name in ("default", "words")}
 
 
 def test_the_words_that_decide_are_the_rationale(found):
-    selected = np.flatnonzero(found["words"].selected())
-    assert set(PLACES) <= set(selected)
+    assert tuple(np.flatnonzero(found["words"].selected())) == PLACES
     assert set(np.argsort(-found["words"].scores)[: len(PLACES)]) == set(PLACES)
 
 

@@ -39,7 +39,8 @@ def dry_run(
         ),
     ] = None,
     methods: Annotated[
-        list[str] | None, methods_option("marc, integrated-gradients, saliency, occlusion; for pictures grad-cam too")
+        list[str] | None,
+        methods_option("marc, integrated-gradients, saliency, occlusion; grad-cam, for texts marc:preset=words"),
     ] = None,
     network: Annotated[
         str | None,
