@@ -73,13 +73,13 @@ class TestSize:
             restored = 1 / (1 + math.exp(-(odds[1] + 0.8 * (odds[0] - odds[1]))))
             if alone >= max(0.9 * full, min(restored, 0.99 * full)):
                 seen[size] = -math.log(alone) - math.log(1 - max(left, empty)) + size**2
-        found = float(best_size(order, batch, target, DEFAULT)[0])
+        found = float(best_size(order, batch, target, DEFAULT).size[0])
         assert min(seen, key=lambda size: seen[size]) == pytest.approx(found, abs=0.051)
 
     def test_more_sparsity_never_takes_more(self, model):
         batch, z, target = ready(model, LONG, joke=5.0, bridge=3.0, laughed=1.0)
         order = ordered(z, batch, DEFAULT)
-        found = [float(best_size(order, batch, target, replace(DEFAULT, sparsity=s))[0]) for s in (0.0, 1.0, 20.0)]
+        found = [float(best_size(order, batch, target, replace(DEFAULT, sparsity=s)).size[0]) for s in (0.0, 1.0, 20.0)]
         assert found == sorted(found, reverse=True)
 
     def test_where_nothing_suffices_it_is_what_gives_most(self, model):
@@ -88,7 +88,7 @@ class TestSize:
         z[0] = torch.arange(len(WORDS), 0, -1)
         z[0, JOKE], z[0, BRIDGE] = 5.5, 0.5
         found = finished(z, batch, target, DEFAULT)[0] > 0.5
-        assert float(best_size(ordered(z, batch, DEFAULT), batch, target, DEFAULT)[0]) >= 0.69
+        assert float(best_size(ordered(z, batch, DEFAULT), batch, target, DEFAULT).size[0]) >= 0.69
         assert not found[BRIDGE]
 
     def test_scores_keep_the_order(self, model):
@@ -128,6 +128,7 @@ class TestSize:
     def test_sizes_rise_and_take_at_least_one_word_of_a_long_text(self, count):
         batch = SimpleNamespace(
             inputs=1,
+            grid=None,
             device="cpu",
             dtype=torch.float32,
             rows=SimpleNamespace(input=torch.tensor([0]), blend=torch.ones(1, count), real=torch.ones(1, count)),

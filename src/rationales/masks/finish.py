@@ -8,6 +8,8 @@ one whose loss is least: its complement does not suffice, and it is small (Eq. 8
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import max_pool1d, pad
@@ -21,6 +23,9 @@ from rationales.models.batch import Batch
 # What a rationale may take of its input: in a long one down to a single unit, in a short one never less than `LEAST`.
 SIZES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
 LEAST = 0.05
+# On a grid a hard edge may itself disturb a model, so that half of a picture suffices where three quarters do not: larger
+# sizes are tried as well.
+GRID_SIZES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out
 GONE = 0.5  # of that probability: a complement with less has lost the target; how much less matters for clauses alone
@@ -36,13 +41,17 @@ SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one
 def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, size: Tensor | None = None) -> Tensor:
     """(M, n) -> (M, n): scores in the order of the field and its halo; above 0.5 is the rationale.
 
-    `size` (I,): its share of the units, where that is known; else the model is asked.
+    `size` (I,): its share of the units, where that is known; else the model is asked. A field that was optimised with a
+    size of its own (`settings.own`) keeps its scale and is only shifted, so that 0.5 is the edge of the rationale.
     """
     with torch.no_grad():
         order = ordered(z, batch, settings)
-        size = best_size(order, batch, target, settings) if size is None else size
+        size = best_size(order, batch, target, settings).size if size is None else size
         size = size.repeat_interleave(batch.views)
         group = groups(batch)[: batch.masks]
+        if settings.own:
+            q, _ = edge(z, batch, size, SHARP)
+            return torch.sigmoid(_apart(z - q[group][:, None]))
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, SHARP))
         soft = BRIEF + (EDGE - BRIEF) * shaped(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
         return torch.sigmoid(_apart((order - q) / (soft * deviation)))
@@ -100,35 +109,67 @@ def own_size(keep: Tensor, batch: Batch) -> Tensor:
 
 def sizes(batch: Batch) -> Tensor:
     """(sizes, I), rising: the shares of its units that an input's rationale may take, some of them the same."""
-    given = torch.tensor(SIZES, device=batch.device, dtype=batch.dtype)[:, None]
-    return torch.maximum(given, (1 / length(batch)).clamp(max=LEAST))
+    shares = SIZES if batch.grid is None else GRID_SIZES
+    candidates = torch.tensor(shares, device=batch.device, dtype=batch.dtype)[:, None]
+    return torch.maximum(candidates, (1 / length(batch)).clamp(max=LEAST))
 
 
-def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> Tensor:
-    """(I,): the share of the units, best first, whose rationale suffices and has the least loss (Eq. 8).
+@dataclass(frozen=True, eq=False)
+class SizeChoice:
+    """The size of each input's rationale, (I,) each."""
+
+    size: Tensor  # share of the units
+    sufficient: Tensor  # bool: the rationale of that size gives the target enough, and its complement less than all
+    probability: Tensor  # of the target in the rationale of that size
+
+
+def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> SizeChoice:
+    """The share of the units, best first, whose rationale suffices and has the least loss (Eq. 8).
 
     Where every unit counts by itself a complement that has lost the target is empty enough: weak evidence is
     everywhere, and to take it all would hide the word that decides. Clauses may take what lies around.
     To suffice is to give the target `SUFFICIENT` of its probability in the whole input, and `EVIDENCE` of its log-odds
-    or `ENOUGH`; where no size does, it is the size that gives most.
+    or `ENOUGH`. A complement that gives the target as much as the whole input does contradicts the rationale, so such a
+    size is taken only where no other suffices. Where no size suffices, it is the size that gives most.
     """
-    tried = sizes(batch)
-    q, _ = edge(order, batch, tried.repeat_interleave(batch.views, 1), SHARP)
-    alone = (order[batch.rows.mask] > q[:, groups(batch), None]) & batch.rows.real
-    rest = ~alone & batch.rows.real
-    keeps = torch.cat([alone, rest, batch.rows.real[None], torch.zeros_like(alone[:1])]).to(batch.dtype)
-    said = batch.predict(keeps).gather(-1, target.expand(len(keeps), -1)[..., None]).squeeze(-1)
-    kept, left, full, empty = said[: len(SIZES)], said[len(SIZES) : -2], said[-2], said[-1]
+    candidates = sizes(batch)
+    kept, left, full, empty = _probabilities(order, batch, target, candidates)
     ended = torch.maximum(squeeze(left), settings.floor * short(batch) * squeeze(empty))
     ended = torch.maximum(ended, GONE * (1 - shaped(batch, settings)) * squeeze(full))
     loss = settings.sufficiency * sufficiency(squeeze(kept))
     loss = loss + settings.complement * complement(ended, settings.complement_form)
-    loss = loss + settings.sparsity * tried.square()
+    loss = loss + settings.sparsity * candidates.square()
     enough = kept >= _wanted(full, empty)
+    consistent = enough & (left < full)
+    enough = torch.where(consistent.any(0), consistent, enough)
     loss = torch.where(enough, loss, torch.inf)
     small = (loss <= loss.amin(0) + SLACK).to(torch.uint8).argmax(0)  # the first, and smallest
-    best = torch.where(enough.any(0), small, kept.argmax(0))
-    return tried.gather(0, best[None])[0]
+    best = torch.where(enough.any(0), small, kept.argmax(0))[None]
+    return SizeChoice(candidates.gather(0, best)[0], consistent.any(0), kept.gather(0, best)[0])
+
+
+def _probabilities(
+    order: Tensor, batch: Batch, target: Tensor, candidates: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(sizes, I) twice, (I,) twice: the target's probability in rationales of these sizes (sizes, I), in their
+    complements, in the whole input and in the baseline."""
+    q, _ = edge(order, batch, candidates.repeat_interleave(batch.views, 1), SHARP)
+
+    def predict(keeps: Tensor) -> Tensor:
+        return batch.predict(keeps.to(batch.dtype)).gather(-1, target.expand(len(keeps), -1)[..., None]).squeeze(-1)
+
+    def alone(thresholds: Tensor) -> Tensor:
+        return (order[batch.rows.mask] > thresholds[:, groups(batch), None]) & batch.rows.real
+
+    real = batch.rows.real
+    if batch.grid is not None:  # masks of pictures are large: one size after the other
+        pairs = [predict(torch.cat([keep, ~keep & real])) for keep in (alone(threshold[None]) for threshold in q)]
+        kept, left = torch.stack(pairs).unbind(1)
+        full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
+        return kept, left, full, empty
+    keep = alone(q)
+    probabilities = predict(torch.cat([keep, ~keep & real, real[None], torch.zeros_like(keep[:1])]))
+    return probabilities[: len(q)], probabilities[len(q) : -2], probabilities[-2], probabilities[-1]
 
 
 def _wanted(full: Tensor, empty: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ def lesson(batch: TextBatch, target: Tensor, objective: MaskSettings) -> Tensor:
     with torch.no_grad():
         z = scaled(torch.logit(found.keep, eps=1e-7), batch)
         asked, _ = quick(batch, objective)
-        size = best_size(ordered(z, asked, objective), asked, target, objective).repeat_interleave(batch.views)
+        size = best_size(ordered(z, asked, objective), asked, target, objective).size.repeat_interleave(batch.views)
         q, _ = edge(z, batch, size, SHARP)
         return (z - q[groups(batch)[: batch.masks]][:, None]) * mask_rows(batch.rows.real, batch)
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rationales.masks.descent import keep_of
-from rationales.masks.objective import Problem, mask_rows, mean_over_units
+from rationales.masks.descent import BETAS, EPSILON, keep_of
+from rationales.masks.field import sources
+from rationales.masks.objective import Problem, mask_rows, mean_over_masks, mean_over_units
 from rationales.masks.recorded import Steps
 from rationales.masks.settings import MaskSettings
 from rationales.masks.state import State
@@ -31,6 +32,7 @@ class MaskResult:
     stop: list[str]
     w: Tensor  # (M, s)
     sigma: Tensor  # (M, s)
+    movement: list[float]  # per input, see `movement`
 
 
 def optimize(
@@ -75,7 +77,22 @@ def optimize(
         everything.put(masks, state)
         active = [number for number in active if not stop[number]]
         batch.budget = part.budget
-    return MaskResult(everything.result, steps, stop, everything.w, everything.sigma)
+    moving = movement(batch, settings, everything)
+    return MaskResult(everything.result, steps, stop, everything.w, everything.sigma, moving)
+
+
+def movement(batch: Batch, settings: MaskSettings, state: State) -> list[float]:
+    """How steadily w still moves at the end, per input: the last step of Adam divided by the learning rate, in [0, 1].
+
+    The mean over sources of |m| / sqrt(v), Adam's moments with their bias corrected. 1: every gradient of the last steps
+    points the same way; noise around a minimum gives about sqrt((1 - beta_1) / (1 + beta_1)) = 0.23.
+    """
+    real = sources(batch, settings.every)
+    count = (state.step - settings.warm).clamp(min=1).to(state.w.dtype)[:, None]
+    mean = state.w_mean / (1 - BETAS[0] ** count)
+    square = state.w_square / (1 - BETAS[1] ** count)
+    ratio = ((mean.abs() / (square.sqrt() + EPSILON)) * real).sum(1) / real.sum(1)
+    return mean_over_masks(ratio, batch).tolist()
 
 
 def quick(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSettings]:

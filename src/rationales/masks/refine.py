@@ -50,4 +50,4 @@ def refine(
             for new, old in zip((found.w, found.sigma), start, strict=True)
         )
         keep = keep_of(batch, settings, w, sigma, anchor) * mask_rows(batch.rows.real, batch)
-    return MaskResult(keep, found.steps, [BETTER if one else SAME for one in better.tolist()], w, sigma)
+    return MaskResult(keep, found.steps, [BETTER if one else SAME for one in better.tolist()], w, sigma, found.movement)

@@ -13,11 +13,15 @@ from rationales.masks.finish import finished
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize, quick
 from rationales.masks.settings import PRESETS, MaskSettings
+from rationales.masks.sharpen import sharpen
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
 from rationales.rationale import Note, Rule
 
-FULL, EMPTY = 0.9, 0.1  # a mean keep above, a largest keep below: nothing was told apart
+FULL, EMPTY = 0.9, 0.1  # one mask with a mean keep above, or a largest keep below: it tells no units apart
+FLAT = 1e-3  # keeps that differ by less do not tell units apart
+ALMOST_ALL, FEW = 0.75, 5  # a rationale of this share, in an input of at least so many units, is no small part of it
+STEADY = 0.45  # movement (see `movement`) above this: gradients still point the same way from step to step
 
 
 @dataclass(frozen=True)
@@ -33,31 +37,55 @@ class Marc(MaskSettings, Method):
     }
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        found = optimize(batch, target, self, progress)
-        if not self.own:  # the field is good at every size, but has none
-            asked, _ = quick(batch, self)
-            keep = finished(torch.logit(found.keep, eps=1e-7), asked, target, self)
-            found = replace(found, keep=keep * mask_rows(batch.rows.real, batch))
-        return Attribution(found.keep[batch.rows.mask], found.steps, found.stop, self._notes(batch, found))
+        result = optimize(batch, target, self, progress)
+        if self.levels:  # the field is good at every size: the model is asked which one suffices
+            fast, _ = quick(batch, self)
+            z, size, steps = torch.logit(result.keep, eps=1e-7), None, result.steps
+            if batch.grid is not None:
+                z, size, steps = sharpen(z, fast, target, self, result)
+            keep = finished(z, fast, target, self, size)
+            result = replace(result, keep=keep * mask_rows(batch.rows.real, batch), steps=steps)
+        return Attribution(result.keep[batch.rows.mask], result.steps, result.stop, self._notes(batch, result))
 
-    def _notes(self, batch: Batch, found: MaskResult) -> list[list[Note]]:
+    def _notes(self, batch: Batch, result: MaskResult) -> list[list[Note]]:
         """The signatures of an optimisation that went wrong, and what to change."""
         owner, real = mask_rows(batch.rows.input, batch), mask_rows(batch.rows.real, batch)
         notes: list[list[Note]] = []
         for number in range(batch.inputs):
-            keep = found.keep[owner == number][real[owner == number]]
-            mean, most = float(keep.mean()), float(keep.max())
-            own: list[Note] = []
-            if self.own and mean > FULL and len(keep) > 1:
-                advice = f"raise sparsity (now {self.sparsity:g}) or steps (now {self.steps})"
-                own.append(
-                    Note("keeps-everything", f"the mask keeps nearly everything (mean keep {mean:.2f}); {advice}")
-                )
-            if self.own and most < EMPTY:
-                advice = f"lower rate (now {self.rate:g}) or sparsity (now {self.sparsity:g}), or try another baseline"
-                own.append(Note("keeps-nothing", f"the mask keeps nearly nothing (largest keep {most:.2f}); {advice}"))
-            if found.stop[number] == "steps" and self.stop != "steps" and self.schedule == "constant":
-                advice = f"raise steps (now {self.steps})"
-                own.append(Note("not-converged", f"the mask was still moving after {self.steps} steps; {advice}"))
-            notes.append(own)
+            keep = result.keep[owner == number][real[owner == number]]
+            notes.append([*self._size_notes(keep), *self._movement_notes(result, number)])
         return notes
+
+    def _size_notes(self, keep: Tensor) -> list[Note]:
+        """What the keeps (units,) of one input show."""
+        mean, largest, smallest = float(keep.mean()), float(keep.max()), float(keep.min())
+        share = float((keep > 0.5).float().mean())
+        if self.levels:  # the size is chosen by the model's answers, not by sparsity
+            if len(keep) > 1 and largest - smallest < FLAT:
+                advice = "the model's answer hardly depends on any of them; check the model and its baseline"
+                return [Note("keeps-nothing", f"no unit stands out (all scores are {mean:.2f}): {advice}")]
+            if len(keep) >= FEW and share >= ALMOST_ALL:
+                message = f"no small part suffices: the rationale takes {share:.0%} of the units"
+                return [Note("keeps-everything", f"{message}; the decision rests on nearly all of the input")]
+            return []
+        if mean > FULL and len(keep) > 1:
+            advice = f"raise sparsity (now {self.sparsity:g}) or steps (now {self.steps})"
+            return [Note("keeps-everything", f"the mask keeps nearly everything (mean keep {mean:.2f}); {advice}")]
+        if largest < EMPTY:
+            advice = f"lower rate (now {self.rate:g}) or sparsity (now {self.sparsity:g}), or try another baseline"
+            return [Note("keeps-nothing", f"the mask keeps nearly nothing (largest keep {largest:.2f}); {advice}")]
+        return []
+
+    def _movement_notes(self, result: MaskResult, number: int) -> list[Note]:
+        """A mask that had not settled when its steps were used up."""
+        if result.stop[number] != "steps":
+            return []
+        unmet = self.stop != "steps" and self.schedule == "constant"  # the stopping rule never accepted it
+        if not unmet and result.movement[number] <= STEADY:
+            return []
+        return [
+            Note(
+                "not-converged",
+                f"the mask was still moving after {self.steps} steps; raise steps (now {self.steps})",
+            )
+        ]

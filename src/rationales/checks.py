@@ -1,0 +1,91 @@
+"""What the four probabilities of a result say about it, and what a user can change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rationales.rationale import Note
+
+SUFFICIENT = 0.9  # a rationale alone should give the target this share of what the whole input gives it
+INSUFFICIENT = 0.5  # below this share it is said so
+INFORMATIVE = 0.7  # a baseline that gives the target this much is not uninformative
+REDUNDANT = 0.9  # a complement with this share of the whole input's probability shows that the rationale is not needed
+
+_ALTERNATIVE_BASELINES = {"text": "mask, unk, zero, mean", "image": "black, white, mean, blur-20, noise"}
+_INPUT_NOUN = {"text": "text", "image": "picture"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is known of one result when it is checked."""
+
+    kind: str  # of the model: text, image, audio, spectrogram
+    unit: str
+    target: str
+    probabilities: Mapping[str, Mapping[str, float]]  # full, rationale, complement, baseline -> label -> probability
+    baseline: str
+    selected: int  # units in the rationale
+    units: int
+    sparsity: float | None = None  # the method's, where it decides the size of the rationale
+
+
+def selection_notes(selection: Selection) -> list[Note]:
+    """The notes that any method's result can have; none for a result that is sufficient and comprehensive."""
+    full, alone, rest, empty = (
+        selection.probabilities[name][selection.target] for name in ("full", "rationale", "complement", "baseline")
+    )
+    notes = []
+    if empty > INFORMATIVE:
+        message = f"the baseline {selection.baseline} alone already gives {selection.target} {empty:.2f}"
+        baselines = _ALTERNATIVE_BASELINES.get(selection.kind, "silence, noise, blur-20")
+        notes.append(
+            Note("informative-baseline", f"{message}, so it is not uninformative; try another baseline ({baselines})")
+        )
+    if selection.selected == 0:
+        message = f"no {selection.unit} was selected, so there is no rationale"
+        return [*notes, Note("empty-rationale", f"{message}; {_select_more(selection)}")]
+    if _insufficient(selection, full, alone):
+        message = f"the selected {selection.unit}s alone give {selection.target} {alone:.2f}"
+        message += f", the whole {_INPUT_NOUN.get(selection.kind, 'sound')} {full:.2f}: not sufficient"
+        advice = _select_more(selection)
+        notes.append(Note("not-sufficient", f"{message}; {advice}" if advice else message))
+    if rest >= full and rest > empty:
+        notes.append(Note("evidence-against", _contradiction(selection, full, rest)))
+    elif rest >= REDUNDANT * full and rest > empty:
+        message = f"without the selected {selection.unit}s {selection.target} still has {rest:.2f} of {full:.2f}"
+        notes.append(
+            Note(
+                "not-comprehensive",
+                f"{message}: not comprehensive, since the rest of the input leads to the same decision",
+            )
+        )
+    return notes
+
+
+def _insufficient(selection: Selection, full: float, alone: float) -> bool:
+    """Whether the rationale loses half of the target's probability, or the decision itself."""
+    if alone < INSUFFICIENT * full:
+        return True
+    whole_input, rationale = (selection.probabilities[name] for name in ("full", "rationale"))
+    decided = full == max(whole_input.values()) and len(whole_input) > 1
+    return decided and max(rationale, key=lambda label: rationale[label]) != selection.target
+
+
+def _contradiction(selection: Selection, full: float, rest: float) -> str:
+    return (
+        f"without the selected {selection.unit}s {selection.target} rises from {full:.2f} to {rest:.2f}: the selection "
+        f"also holds evidence against {selection.target}, so do not read it as the reason; compare another method, or "
+        "ask why it is this class rather than its strongest rival (against)"
+    )
+
+
+def _select_more(selection: Selection) -> str:
+    """Advice that works for this result; empty where everything is selected already."""
+    if selection.selected >= selection.units:
+        return ""
+    share = min(1.0, max(2 * selection.selected / selection.units, 0.1))
+    advice = f"select more, for instance share={share:.2g}"
+    if selection.sparsity:
+        advice += f", or lower sparsity (now {selection.sparsity:g})"
+    return advice
