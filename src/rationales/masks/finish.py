@@ -23,8 +23,8 @@ from rationales.models.batch import Batch
 # What a rationale may take of its input: in a long one down to a single unit, in a short one never less than `LEAST`.
 SIZES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
 LEAST = 0.05
-# On a grid a hard edge may itself disturb a model, so that half of a picture suffices where three quarters do not: larger
-# sizes are tried as well.
+# On a grid a hard edge may itself disturb a model, so that half of a picture suffices where three quarters do not:
+# larger sizes are tried as well.
 GRID_SIZES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 SUFFICIENT, ENOUGH = 0.9, 0.99  # of the probability that the whole input gives the target: at least, and in any case
 EVIDENCE = 0.8  # of the way from nothing to the whole input, in log-odds: a second cause is not left out

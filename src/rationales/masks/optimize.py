@@ -84,8 +84,8 @@ def optimize(
 def movement(batch: Batch, settings: MaskSettings, state: State) -> list[float]:
     """How steadily w still moves at the end, per input: the last step of Adam divided by the learning rate, in [0, 1].
 
-    The mean over sources of |m| / sqrt(v), Adam's moments with their bias corrected. 1: every gradient of the last steps
-    points the same way; noise around a minimum gives about sqrt((1 - beta_1) / (1 + beta_1)) = 0.23.
+    The mean over sources of |m| / sqrt(v), Adam's moments with their bias corrected. 1: every gradient of the last
+    steps points the same way; noise around a minimum gives about sqrt((1 - beta_1) / (1 + beta_1)) = 0.23.
     """
     real = sources(batch, settings.every)
     count = (state.step - settings.warm).clamp(min=1).to(state.w.dtype)[:, None]

@@ -1,7 +1,7 @@
 """A second optimisation for inputs of which no small part suffices, with the hard edges that a rationale has.
 
-The first one sees soft masks. Some models take the edge of a hard mask for something in the picture, and then no size of
-the soft field suffices; masks that are nearly hard, on all baselines at once, find one that does.
+The first one sees soft masks. Some models take the edge of a hard mask for something in the picture, and then no size
+of the soft field suffices; masks that are nearly hard, on all baselines at once, find one that does.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def sharpen(
 ) -> tuple[Tensor, Tensor, list[int]]:
     """The fields (M, n), the share of each input's units in its rationale (I,) and the steps taken (I,).
 
-    `z` (M, n): the fields that `optimize` ended with. An input whose rationale suffices without taking more than `LARGE`
-    of it keeps its field; the others are optimised for as many steps again, and the better one of the two is taken.
+    `z` (M, n): the fields that `optimize` ended with. An input whose rationale suffices without taking more than
+    `LARGE` of it keeps its field; the others are optimised for as many steps again, and the better one of the two is taken.
     """
     first = best_size(ordered(z, batch, settings), batch, target, settings)
     unsolved = ~(first.sufficient & (first.size <= LARGE))

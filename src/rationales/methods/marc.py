@@ -20,7 +20,7 @@ from rationales.rationale import Note, Rule
 
 FULL, EMPTY = 0.9, 0.1  # one mask with a mean keep above, or a largest keep below: it tells no units apart
 FLAT = 1e-3  # keeps that differ by less do not tell units apart
-ALMOST_ALL, FEW = 0.75, 5  # a rationale of this share, in an input of at least so many units, is no small part of it
+ALMOST_ALL, FEW = 0.7, 10  # a rationale of this share, in an input of at least so many units, is no small part of it
 STEADY = 0.45  # movement (see `movement`) above this: gradients still point the same way from step to step
 
 
@@ -64,7 +64,7 @@ class Marc(MaskSettings, Method):
             if len(keep) > 1 and largest - smallest < FLAT:
                 advice = "the model's answer hardly depends on any of them; check the model and its baseline"
                 return [Note("keeps-nothing", f"no unit stands out (all scores are {mean:.2f}): {advice}")]
-            if len(keep) >= FEW and share >= ALMOST_ALL:
+            if len(keep) >= FEW and share > ALMOST_ALL - 1e-6:
                 message = f"no small part suffices: the rationale takes {share:.0%} of the units"
                 return [Note("keeps-everything", f"{message}; the decision rests on nearly all of the input")]
             return []
