@@ -11,7 +11,19 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Baseline, Device, File, Json, ModelName, Target, Text, Trust, Unit, methods_option
+from rationales.cli.shared import (
+    Against,
+    Baseline,
+    Device,
+    File,
+    Json,
+    ModelName,
+    Target,
+    Text,
+    Trust,
+    Unit,
+    methods_option,
+)
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -32,6 +44,7 @@ def compare(
     pair: Annotated[str | None, typer.Option(help="The second text, for models of text pairs.")] = None,
     model: ModelName = None,
     target: Target = None,
+    against: Against = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     unit: Unit = "word",
     baseline: Baseline = None,
@@ -73,7 +86,7 @@ def compare(
         check_kind(explained, "image" if image else "text")
         made = entries(rows, smooth, explained.kind)  # tells what is wrong with any of them before the first is run
     titles = [entry.title for entry in made][: len(rows)]
-    chosen = find_target(target, explained.labels)
+    chosen, rival = find_target(target, explained.labels), find_target(against, explained.labels)
     found: list[Any] = []
     with progress(f"explaining with {len(rows)} methods") as report:
         for number, (row, entry) in enumerate(zip(rows, made, strict=False)):
@@ -83,6 +96,7 @@ def compare(
                     given,
                     method=row["name"],
                     target=chosen,
+                    against=rival,
                     seed=seed,
                     options=row["options"],
                     smooth=entry.smooth,

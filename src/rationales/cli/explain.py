@@ -10,7 +10,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options, source
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Device, File, Json, ModelName, Target, Text, Trust, Unit
+from rationales.cli.shared import Against, Device, File, Json, ModelName, Target, Text, Trust, Unit
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -36,6 +36,7 @@ def explain(
     model: ModelName = None,
     method: Annotated[str, typer.Option(help="A name from 'rationales methods'.")] = "marc",
     target: Target = None,
+    against: Against = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     unit: Unit = "word",
     baseline: Annotated[
@@ -77,6 +78,8 @@ def explain(
 
       rationales explain --file review.txt --set steps=200 --target positive
 
+      rationales explain --image cat.jpg --target tabby --against "Egyptian cat"
+
       rationales explain --image cat.jpg --html why.html --png why.png
 
       rationales explain --audio voice.wav --model silero-vad
@@ -104,6 +107,7 @@ def explain(
             given,
             method=method,
             target=find_target(target, explained.labels),
+            against=find_target(against, explained.labels),
             seed=seed,
             options=chosen,
             smooth=smooth,

@@ -56,7 +56,9 @@ def selection(rationale: Rationale) -> str:
 
 
 def runner_up(rationale: Rationale) -> str | None:
-    """The label that comes first for the full input when the target is set aside; None when there is no other."""
+    """The label that the target is set against, or else the next likely of the full input; None without another."""
+    if rationale.against is not None:
+        return rationale.against
     full = rationale.probabilities.get("full", {})
     rivals = [label for label in full if label != rationale.target]
     return max(rivals, key=lambda label: full[label]) if rivals else None
@@ -68,7 +70,9 @@ def leading(rationale: Rationale) -> tuple[str, ...]:
         return rationale.labels
     full = rationale.probabilities.get("full", {})
     ranked = sorted(rationale.labels, key=lambda label: -full.get(label, 0.0))
-    return tuple(label for rank, label in enumerate(ranked) if rank < LIKELIEST or label == rationale.target)
+    return tuple(
+        label for rank, label in enumerate(ranked) if rank < LIKELIEST or label in (rationale.target, rationale.against)
+    )
 
 
 def size(rationale: Rationale) -> str:
