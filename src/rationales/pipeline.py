@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smoothed
+from rationales.masks.snapping import snapped
 from rationales.methods import Method, build
 from rationales.models.batch import Batch
 from rationales.models.contrast import CHOSEN
@@ -49,6 +51,7 @@ def explain(
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    snap: bool = ...,
     names: Sequence[str] | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> list[Rationale]: ...
@@ -65,6 +68,7 @@ def explain(
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    snap: bool = ...,
     names: str | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> Rationale: ...
@@ -80,6 +84,7 @@ def explain(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
+    snap: bool = True,
     names: str | Sequence[str] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Rationale | list[Rationale]:
@@ -90,7 +95,8 @@ def explain(
     together. `target`: the label to explain, or one for each input;
     by default what the model predicts. `against`: another label, or one for each input: why the target rather than
     this one; explained is then logit(target) - logit(against) alone. `options`: the method's own. `smooth`: width of a
-    Gaussian over neighbouring units, for any method. `progress` is called with the share done, from 0 to 1.
+    Gaussian over neighbouring units, for any method. `snap`: spans of words that cut a phrase are moved by a word or
+    two where the model does not mind; scores stay as they are. `progress` is called with the share done, from 0 to 1.
     """
     alone = not isinstance(inputs, list)
     listed: list[Any] = [inputs] if alone else inputs
@@ -103,6 +109,7 @@ def explain(
         check_option("smooth", smooth, "float", ())
     if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
+    check_option("snap", snap, "bool", ())
     seed = whole("the seed", seed)
     found = build(method, dict(options or {}), model.kind)
     sources = [model.read(one, titles[number] if titles else None) for number, one in enumerate(listed)]
@@ -115,7 +122,7 @@ def explain(
         some = slice(begin, begin + at_once)
         report = _shifted(progress, begin / len(sources), len(sources[some]) / len(sources))
         against_some = None if rivals is None else rivals[some]
-        results += _explain_some(model, sources[some], found, wanted[some], against_some, seed, smooth, report)
+        results += _explain_some(model, sources[some], found, wanted[some], against_some, seed, smooth, snap, report)
     return results[0] if alone else results
 
 
@@ -127,6 +134,7 @@ def _explain_some(
     rivals: Sequence[int] | None,
     seed: int,
     smooth: float | None,
+    snap: bool,
     progress: Callable[[float], None] | None,
 ) -> list[Rationale]:
     started = time.perf_counter()
@@ -154,7 +162,12 @@ def _explain_some(
         per_input = [values.detach().float().cpu() for values in batch.gather(scores)]
         _check_scores(per_input, titles, method)
         rules = _rules(asked, method, per_input, asked_target, asked_full)
-        hard = _hard(batch, rules, per_input)
+        selections = [rule.select(values.numpy()) for rule, values in zip(rules, per_input, strict=True)]
+        whole_groups = selections
+        if snap and model.kind == "text" and model.unit == "word":
+            words, values = [text.units for text in encoded], [one.numpy() for one in per_input]
+            whole_groups = snapped(asked, asked_target, asked_full, words, values, selections)
+        hard = batch.spread([torch.from_numpy(selected).float() for selected in whole_groups])
         shown = batch.predict(torch.stack([hard, (1 - hard) * batch.rows.real, batch.zeros()]))
         answers = torch.cat([full[None], shown]).cpu()
         table = dict(zip(("full", "rationale", "complement", "baseline"), answers, strict=True))
@@ -164,6 +177,8 @@ def _explain_some(
     options = {one.name: getattr(method, one.name) for one in fields(method)}
     if smooth is not None:
         options["smooth"] = smooth
+    if not snap:
+        options["snap"] = snap
     results = []
     for number, one in enumerate(encoded):
         decided = int(target[number])
@@ -187,6 +202,7 @@ def _explain_some(
                 method=method.name,
                 model=model.name,
                 rule=rule,
+                selection=None if np.array_equal(whole_groups[number], selections[number]) else whole_groups[number],
                 unit=model.unit,
                 options=options,
                 seed=seed,

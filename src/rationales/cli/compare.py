@@ -18,6 +18,7 @@ from rationales.cli.shared import (
     File,
     Json,
     ModelName,
+    Snap,
     Target,
     Text,
     Trust,
@@ -51,6 +52,7 @@ def compare(
     smooth: Annotated[
         float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
     ] = None,
+    snap: Snap = True,
     html: Annotated[Path | None, typer.Option(help="Write one page with a column for each method.")] = None,
     as_json: Json = False,
     device: Device = None,
@@ -100,6 +102,7 @@ def compare(
                     seed=seed,
                     options=row["options"],
                     smooth=entry.smooth,
+                    snap=snap,
                     names=next((path.name for path in (file, image) if path is not None), None),
                     progress=None if report is None else _part(report, number, len(rows)),
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch
+from rationales.rationale import Frames, Grid, Rationale, Region, Rule, Spectrogram, Stretch
 
 # key in `Rationale.probabilities`, its name, and what the model was given
 GIVEN = (
@@ -120,7 +120,10 @@ def rows(rationale: Rationale) -> list[tuple[str, str, Mapping[str, float]]]:
 
 def rule(rationale: Rationale) -> str:
     """The method's own rule in words."""
-    own = rationale.rule
+    return _rule(rationale.rule) + (", then whole word groups" if rationale.selection is not None else "")
+
+
+def _rule(own: Rule) -> str:
     if own.threshold is not None:
         return f"score above {own.threshold:g}"
     if own.share is not None:
