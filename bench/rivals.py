@@ -44,7 +44,7 @@ def rivals(model: TextModel, given: argparse.Namespace, device: torch.device) ->
     text = of_length(model, given.length)
 
     def works(steps: int | None, samples: int, permutations: int) -> dict[str, Work]:
-        own: dict[str, dict[str, Any]] = {"integrated-gradients": {"steps": 50}, "occlusion": {}}
+        own: dict[str, dict[str, Any]] = {"integrated-gradients": {"steps": 50}, "occlusion": {"window": 5}}
         own |= {"lime": {"samples": samples}, "shapley-sampling": {"orders": permutations}}
         made = {MARC: explained("marc", {} if steps is None else {"steps": steps})}
         for name, work in attributions(model, text, samples, permutations).items():

@@ -8,17 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smoothed
+from rationales.masks.snapping import snapped
 from rationales.methods import Method, build
 from rationales.models.batch import Batch
+from rationales.models.contrast import CHOSEN
 from rationales.models.model import Model
 from rationales.models.probing import check_gradients
 from rationales.options import check_option, whole
 from rationales.rationale import Note, Rationale, Rule, by_label
+from rationales.targets import check_rivals, of_the_two, rival_numbers, target_numbers
 from rationales.version import __version__
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of a picture; a path or (samples, rate)
@@ -43,9 +47,11 @@ def explain(
     *,
     method: str = ...,
     target: str | int | Sequence[str | int | None] | None = ...,
+    against: str | int | Sequence[str | int] | None = ...,
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    snap: bool = ...,
     names: Sequence[str] | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> list[Rationale]: ...
@@ -58,9 +64,11 @@ def explain(
     *,
     method: str = ...,
     target: str | int | None = ...,
+    against: str | int | None = ...,
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    snap: bool = ...,
     names: str | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> Rationale: ...
@@ -72,9 +80,11 @@ def explain(
     *,
     method: str = "marc",
     target: str | int | Sequence[str | int | None] | None = None,
+    against: str | int | Sequence[str | int] | None = None,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
+    snap: bool = True,
     names: str | Sequence[str] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Rationale | list[Rationale]:
@@ -83,19 +93,23 @@ def explain(
     `inputs`: for a text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for a
     model of sounds a path or a tuple (samples, rate); or a list of these: a list in, a list out, all explained
     together. `target`: the label to explain, or one for each input;
-    by default what the model predicts. `options`: the method's own. `smooth`: width of a Gaussian over neighbouring
-    units, for any method. `progress` is called with the share done, from 0 to 1.
+    by default what the model predicts. `against`: another label, or one for each input: why the target rather than
+    this one; explained is then logit(target) - logit(against) alone. `options`: the method's own. `smooth`: width of a
+    Gaussian over neighbouring units, for any method. `snap`: spans of words that cut a phrase are moved by a word or
+    two where the model does not mind; scores stay as they are. `progress` is called with the share done, from 0 to 1.
     """
     alone = not isinstance(inputs, list)
     listed: list[Any] = [inputs] if alone else inputs
     titles = [names] if isinstance(names, str) else names
     if titles is not None and len(titles) != len(listed):
         raise OptionError(f"{len(titles)} names for {len(listed)} inputs")
-    wanted = _targets(model, target, len(listed))
+    wanted = target_numbers(model, target, len(listed))
+    rivals = rival_numbers(model, against, len(listed))
     if smooth is not None:
         check_option("smooth", smooth, "float", ())
     if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
+    check_option("snap", snap, "bool", ())
     seed = whole("the seed", seed)
     found = build(method, dict(options or {}), model.kind)
     sources = [model.read(one, titles[number] if titles else None) for number, one in enumerate(listed)]
@@ -107,7 +121,8 @@ def explain(
     for begin in range(0, len(sources), at_once):
         some = slice(begin, begin + at_once)
         report = _shifted(progress, begin / len(sources), len(sources[some]) / len(sources))
-        results += _explain_some(model, sources[some], found, wanted[some], seed, smooth, report)
+        against_some = None if rivals is None else rivals[some]
+        results += _explain_some(model, sources[some], found, wanted[some], against_some, seed, smooth, snap, report)
     return results[0] if alone else results
 
 
@@ -116,8 +131,10 @@ def _explain_some(
     sources: Sequence[Any],
     method: Method,
     wanted: Sequence[int | None],
+    rivals: Sequence[int] | None,
     seed: int,
     smooth: float | None,
+    snap: bool,
     progress: Callable[[float], None] | None,
 ) -> list[Rationale]:
     started = time.perf_counter()
@@ -133,12 +150,24 @@ def _explain_some(
         full = batch.pool(batch.probabilities(logits)).mean(-2)
         chosen = torch.tensor([-1 if one is None else one for one in wanted], device=batch.device)
         target = torch.where(chosen < 0, full.argmax(-1), chosen)
-        found = method.scores(batch, target, progress)
+        # what is asked about: the target among all classes, or it and its rival alone
+        asked, asked_target, asked_full = batch, target, full
+        if rivals is not None:
+            against = torch.tensor(rivals, device=batch.device)
+            check_rivals(model, target, against, titles)
+            asked = batch.contrasted(target, against)
+            asked_target, asked_full = torch.full_like(target, CHOSEN), asked.predict()
+        found = method.scores(asked, asked_target, progress)
         scores = found.scores if smooth is None else smoothed(found.scores, batch, smooth)
         per_input = [values.detach().float().cpu() for values in batch.gather(scores)]
         _check_scores(per_input, titles, method)
-        rules = _rules(batch, method, per_input, target, full)
-        hard = _hard(batch, rules, per_input)
+        rules = _rules(asked, method, per_input, asked_target, asked_full)
+        selections = [rule.select(values.numpy()) for rule, values in zip(rules, per_input, strict=True)]
+        whole_groups = selections
+        if snap and model.kind == "text" and model.unit == "word":
+            words, values = [text.units for text in encoded], [one.numpy() for one in per_input]
+            whole_groups = snapped(asked, asked_target, asked_full, words, values, selections)
+        hard = batch.spread([torch.from_numpy(selected).float() for selected in whole_groups])
         shown = batch.predict(torch.stack([hard, (1 - hard) * batch.rows.real, batch.zeros()]))
         answers = torch.cat([full[None], shown]).cpu()
         table = dict(zip(("full", "rationale", "complement", "baseline"), answers, strict=True))
@@ -148,6 +177,8 @@ def _explain_some(
     options = {one.name: getattr(method, one.name) for one in fields(method)}
     if smooth is not None:
         options["smooth"] = smooth
+    if not snap:
+        options["snap"] = snap
     results = []
     for number, one in enumerate(encoded):
         decided = int(target[number])
@@ -158,16 +189,20 @@ def _explain_some(
         rule, read = rules[number], described.pop("read", None)
         if read is not None:  # a share of what the model reads is another share of the whole picture
             rule = rule.as_threshold(described["scores"][read])
-        notes += _notes(model, described["baseline"], said, decided)
+        rival = None if rivals is None else rivals[number]
+        judged = said if rival is None else of_the_two(said, model.labels[decided], model.labels[rival])
+        notes += _notes(model, described["baseline"], judged, decided)
         results.append(
             Rationale(
                 **described,
                 target=model.labels[decided],
+                against=None if rival is None else model.labels[rival],
                 labels=model.labels,
                 probabilities=said,
                 method=method.name,
                 model=model.name,
                 rule=rule,
+                selection=None if np.array_equal(whole_groups[number], selections[number]) else whole_groups[number],
                 unit=model.unit,
                 options=options,
                 seed=seed,
@@ -227,14 +262,6 @@ def _notes(model: Model, baseline: str, said: Mapping[str, Mapping[str, float]],
             Note("not-sufficient", f"{message}: not sufficient; select more (a lower threshold) or lower sparsity")
         )
     return notes
-
-
-def _targets(model: Model, target: Any, count: int) -> list[int | None]:
-    if isinstance(target, Sequence) and not isinstance(target, str):
-        if len(target) != count:
-            raise OptionError(f"{len(target)} targets for {count} inputs")
-        return [model.target(one) for one in target]
-    return [model.target(target)] * count
 
 
 def _check_logits(logits: Tensor, batch: Batch, titles: Sequence[str]) -> None:

@@ -94,18 +94,22 @@ class Rationale:
     seconds: float = 0.0
     notes: tuple[Note, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    against: str | None = None  # the label that the target is set against; None: all others
+    selection: np.ndarray | None = None  # (units,) booleans: the rationale, where it is not exactly what the rule keeps
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.units):
             raise ValueError(f"{len(self.scores)} scores for {len(self.units)} units")
+        if self.selection is not None and self.selection.shape != self.scores.shape:
+            raise ValueError(f"a selection of {len(self.selection)} units out of {len(self.units)}")
 
     def selected(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
     ) -> np.ndarray:
-        """(n,) booleans: the units of the rationale, by the given rule or else by the method's own."""
-        given = threshold is not None or share is not None or top is not None
-        rule = Rule(threshold, share, top) if given else self.rule
-        return rule.select(self.scores)
+        """(n,) booleans: the units of the rationale; with a threshold, share or top, what that alone keeps."""
+        if threshold is not None or share is not None or top is not None:
+            return Rule(threshold, share, top).select(self.scores)
+        return self.rule.select(self.scores) if self.selection is None else self.selection.copy()
 
     def spans(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
@@ -158,6 +162,11 @@ class Rationale:
         """The k units with the highest scores, best first."""
         units = self.words
         return [units[index] for index in np.argsort(-self.scores, kind="stable")[:k]]
+
+    @property
+    def question(self) -> str:
+        """What is explained, in words: the target, or the target rather than another label."""
+        return self.target if self.against is None else f"{self.target} rather than {self.against}"
 
     def part(self, index: int) -> str:
         """The text that units with `part == index` point into."""

@@ -24,6 +24,7 @@ def to_dict(rationale: Rationale) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "target": rationale.target,
+        **({} if rationale.against is None else {"against": rationale.against}),
         "probabilities": {name: dict(by_label) for name, by_label in rationale.probabilities.items()},
         **_units(rationale),
         "scores": [float(np.format_float_positional(score, unique=True)) for score in rationale.scores],
@@ -31,6 +32,7 @@ def to_dict(rationale: Rationale) -> dict[str, Any]:
         "method": rationale.method,
         "options": dict(rationale.options),
         "rule": {name: value for name, value in asdict(rationale.rule).items() if value is not None},
+        **({} if rationale.selection is None else {"selection": np.flatnonzero(rationale.selection).tolist()}),
         "baseline": rationale.baseline,
         "unit": rationale.unit,
         "seed": rationale.seed,
@@ -69,6 +71,8 @@ def from_dict(data: Mapping[str, Any]) -> Rationale:
     given["scores"] = np.asarray(data["scores"], dtype=np.float32)
     given["labels"] = tuple(data["labels"])
     given["rule"] = Rule(**data["rule"])
+    if "selection" in data:  # the numbers of the units
+        given["selection"] = np.isin(np.arange(len(given["units"])), data["selection"])
     given["notes"] = tuple(Note(**note) for note in data["notes"])
     return Rationale(**given)
 

@@ -96,3 +96,19 @@ def test_pictures(home):
 )
 def test_mistakes_are_told_before_the_work(arguments, message):
     assert message in error(run("compare", *arguments))
+
+
+def test_one_label_against_another(home):
+    first, second = labels = rationales.load().labels[:2]
+    done = run("compare", GOOD[1], "--methods", "occlusion,random", "--target", first, "--against", second)
+    assert f"{first} rather than {second}" in done.stdout
+    shown = json.loads(
+        run("explain", GOOD[1], "--method", "occlusion", "-t", first, "--against", second, "--json").stdout
+    )
+    assert (shown["target"], shown["against"]) == labels
+
+
+def test_a_label_against_itself_is_refused(home):
+    label = rationales.load().labels[0]
+    done = run("explain", GOOD[1], "--method", "occlusion", "--target", label, "--against", label)
+    assert f"are both {label}" in error(done)

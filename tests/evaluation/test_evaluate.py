@@ -80,7 +80,7 @@ class TestTable:
         assert table.metrics == tuple(
             name for name in METRICS if METRICS[name].default and "boxes" not in METRICS[name].needs
         )
-        assert table["occlusion"].options == {"window": 5, "stride": 1} | dict(table["occlusion"].options)
+        assert table["occlusion"].options == {"window": 0, "stride": 1} | dict(table["occlusion"].options)
         assert table["occlusion"].seconds > 0
         assert len(table["occlusion"].curves["kept"]) == 19
         assert seen == sorted(seen)

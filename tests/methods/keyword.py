@@ -44,3 +44,42 @@ class KeywordModel(nn.Module):
 def keyword_model(*keywords: str, strength: float = 12.0) -> tuple[nn.Module, Any]:
     """The model and its tokenizer."""
     return KeywordModel(list(keywords), strength), tokenizer_of("bert")
+
+
+class WeightedWordsModel(nn.Module):
+    """The logit of each class is the sum of the weights that the words of a text have for it, and nothing else.
+
+    A word counts by the square of its share, as in `KeywordModel`.
+    """
+
+    def __init__(self, weights: dict[str, tuple[float, ...]], labels: tuple[str, ...]) -> None:
+        super().__init__()
+        tokenizer = tokenizer_of("bert")
+        ids = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in weights]
+        self.embeddings = nn.Embedding(len(tokenizer), len(tokenizer))
+        with torch.no_grad():
+            self.embeddings.weight.copy_(torch.eye(len(tokenizer)))
+        self.register_buffer("words", torch.tensor([token for tokens in ids for token in tokens]))
+        per_token = [
+            torch.tensor(row) / len(tokens) for row, tokens in zip(weights.values(), ids, strict=True) for _ in tokens
+        ]
+        self.register_buffer("weights", torch.stack(per_token))  # (tokens, classes)
+        self.config = SimpleNamespace(
+            id2label=dict(enumerate(labels)),
+            num_labels=len(labels),
+            problem_type=None,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embeddings
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        words = self.embeddings(input_ids) * attention_mask[..., None]
+        return words[..., self.words].square().sum(1) @ self.weights
+
+
+def contrast_model() -> tuple[nn.Module, Any]:
+    """'bridge' speaks for comedy and for tragedy alike, 'joke' for comedy alone, and less loudly."""
+    weights = {"bridge": (9.0, 9.0, 0.0), "joke": (6.0, 0.0, 0.0)}
+    return WeightedWordsModel(weights, ("comedy", "tragedy", "report")), tokenizer_of("bert")

@@ -12,7 +12,7 @@ import torch
 from families import CORPUS
 
 import rationales
-from methods.keyword import keyword_model
+from methods.keyword import contrast_model, keyword_model
 from rationales.masks.masker import Network, Shape
 from rationales.masks.masker_file import Card, Masker
 from rationales.masks.settings import ONE_MASK
@@ -26,18 +26,27 @@ SPARSE = replace(ONE_MASK, sparsity=4.0)  # two words are all that is needed
 _FOLDER = tempfile.TemporaryDirectory(prefix="maskers")
 
 
-def sentences(count, seed=0, least=8, most=24):
-    """Random words of the corpus; the keywords stand at random places, in half of the sentences."""
+def sentences(count, seed=0, least=8, most=24, together=True):
+    """Random words of the corpus; the keywords stand at random places, in half of the sentences.
+
+    `together`: all of them or none; else each by itself in half of the sentences.
+    """
     drawn = np.random.default_rng(seed)
     others = sorted({word.strip(".,;:!()").lower() for text in CORPUS for word in text.split()} - {*KEYWORDS, "3.14"})
     made = []
     for _ in range(count):
         words = list(drawn.choice(others, drawn.integers(least, most + 1)))
-        if drawn.random() < 0.5:
-            for word in KEYWORDS:
-                words.insert(drawn.integers(len(words)), word)
+        for word in _present(drawn, together):
+            words.insert(drawn.integers(len(words)), word)
         made.append(" ".join(words))
     return made
+
+
+def _present(drawn, together):
+    """The keywords of a sentence."""
+    if together:
+        return KEYWORDS if drawn.random() < 0.5 else ()
+    return [word for word in KEYWORDS if drawn.random() < 0.5]
 
 
 def batch_of(model, texts, seed=0):
@@ -74,3 +83,16 @@ def keyword_file():
     """The path of that masker."""
     path = Path(_FOLDER.name) / "keyword.safetensors"
     return str(path if path.exists() else keyword_masker().save(path))
+
+
+@functools.cache
+def contrast_masker():
+    """A masker for the model of three classes, trained on sentences with any of its two words."""
+    model = rationales.load(*contrast_model())
+    return train(model, sentences(400, together=False), replace(QUICK, others=0.5), SPARSE)
+
+
+def contrast_file():
+    """The path of that masker."""
+    path = Path(_FOLDER.name) / "contrast.safetensors"
+    return str(path if path.exists() else contrast_masker().save(path))

@@ -12,8 +12,8 @@ import torch
 from families import FAMILIES, tiny
 
 import rationales
-from methods.keyword import keyword_model
-from methods.maskers import keyword_file, untrained_file
+from methods.keyword import contrast_model, keyword_model
+from methods.maskers import contrast_file, keyword_file, untrained_file
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
 
@@ -141,9 +141,7 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         module, tokenizer = keyword_model("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = {"window": 1} if method == "occlusion" else {}
-        if "a masker" in METHODS[method].needs:
-            options = {"masker": keyword_file()}
+        options = {"masker": keyword_file()} if "a masker" in METHODS[method].needs else {}
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
         words = [unit.text for unit in result.units]
         assert result.target == "found"
@@ -151,6 +149,30 @@ class TestEveryMethod:
         for place in (words.index("bridge"), words.index("joke")):
             assert result.selected()[place]
             assert result.scores[place] == result.scores[max(place - 2, 0) : place + 3].max()
+
+    def test_against_another_class_only_what_tells_the_two_apart_counts(self, method):
+        """'bridge' speaks for comedy and tragedy alike, and louder than 'joke', which speaks for comedy alone."""
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        model = rationales.load(*contrast_model())
+        text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
+        options = {"masker": contrast_file()} if "a masker" in METHODS[method].needs else {}
+        result = rationales.explain(model, text, method=method, target="comedy", against="tragedy", options=options)
+        words = [unit.text for unit in result.units]
+        shared, telling = words.index("bridge"), words.index("joke")
+        assert (result.target, result.against) == ("comedy", "tragedy")
+        assert result.scores.argmax() == telling
+        assert result.selected()[telling]
+        assert result.scores[shared] < 0.8 * result.scores[telling]
+        assert list(result.probabilities["full"]) == ["comedy", "tragedy", "report"]
+
+    def test_a_contrast_is_the_same_alone_and_in_a_batch(self, method):
+        model = small(labels=3)
+        together = explain(model, TEXTS, method, target=0, against=[1, 2, 1, 2])
+        for text, rival, mine in zip(TEXTS, [1, 2, 1, 2], together, strict=True):
+            alone = explain(model, text, method, target=0, against=rival)
+            assert np.allclose(mine.scores, alone.scores, atol=TOLERANCE)
+            assert mine.against == model.labels[rival]
 
 
 class Blocked(torch.nn.Module):

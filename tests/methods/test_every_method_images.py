@@ -186,6 +186,19 @@ class TestEveryMethod:
         best = np.argsort(-result.scores, kind="stable")[: truth.sum()]
         assert truth.flatten()[best].mean() > 0.6
 
+    def test_against_another_class_only_what_tells_the_two_apart_counts(self, method):
+        """Blue speaks for both classes, and louder than red, which speaks for the first alone."""
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        picture = scene(4, 4, side=10)
+        picture[18:28, 18:28] = (20, 30, 230)
+        options = QUICK.get(method, {}) | GOOD.get(method, {})
+        model = from_module(RedOrBlue().eval(), preprocess, ["flag", "sea", "other"], "colours")
+        result = explain_any(model, picture, target="flag", against="sea", method=method, options=options)
+        scores = result.scores.reshape(SIDE, SIDE)
+        assert scores[4:14, 4:14].mean() > 2 * scores[18:28, 18:28].mean()
+        assert result.question == "flag rather than sea"
+
     def test_a_model_without_gradients_is_explained_by_methods_that_need_none(self, method):
         module = network()
         model = model_of(Blocked(module))
@@ -210,6 +223,23 @@ def test_a_model_may_overwrite_what_it_reads(method):
 def test_a_method_for_texts_says_what_to_use_instead(method):
     with pytest.raises(OptionError, match=f"{method}.*texts only; use marc"):
         explain(model_of(network()), PICTURES[0], method)
+
+
+class RedOrBlue(nn.Module):
+    """Red is evidence for the first class; blue for the first and the second, and three times as much."""
+
+    def __init__(self):
+        super().__init__()
+        self.look = nn.Conv2d(3, 2, 5, padding=2)
+        with torch.no_grad():
+            self.look.weight.zero_()
+            self.look.weight[0, 0], self.look.weight[0, 1] = 1 / 25, -1 / 25
+            self.look.weight[1, 2], self.look.weight[1, 1] = 1 / 25, -1 / 25
+            self.look.bias.fill_(-0.3)
+
+    def forward(self, pixels):
+        red, blue = self.look(pixels).relu().flatten(2).sum(2).div(5).unbind(1)
+        return torch.stack([red + 3 * blue, 3 * blue, torch.zeros_like(red)], 1)
 
 
 class Overwriting(nn.Module):

@@ -262,6 +262,7 @@ class TestNoise:
         ("smooth-grad", {"noise": -0.1}),
         ("gradient-shap", {"samples": 0}),
         ("occlusion", {"window": 2, "stride": 3}),
+        ("occlusion", {"stride": 2}),
         ("lime", {"samples": 1}),
         ("lime", {"least": 0.5, "most": 0.2}),
         ("lime", {"ridge": -1.0}),

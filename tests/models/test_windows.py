@@ -59,3 +59,14 @@ def test_on_a_grid_they_are_squares_and_cover_it(side, stride):
         expected[top : top + side, left : left + side] = True
         assert torch.equal(one, expected)
     assert found.any(0).all()
+
+
+def test_rows_may_have_windows_of_their_own():
+    lengths, widths = (6, 30, 13), (1, 5, 2)
+    windows = Windows(line(*lengths), torch.tensor(widths), 1)
+    together = windows.hidden(torch.arange(3), torch.arange(int(windows.counts.max())))
+    for row, (units, width) in enumerate(zip(lengths, widths, strict=True)):
+        alone = Windows(line(units), width, 1)
+        count = int(alone.counts[0])
+        assert int(windows.counts[row]) == count
+        assert torch.equal(together[:count, row, :units], alone.hidden(torch.tensor([0]), torch.arange(count))[:, 0])

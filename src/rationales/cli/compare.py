@@ -11,7 +11,20 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Baseline, Device, File, Json, ModelName, Target, Text, Trust, Unit, methods_option
+from rationales.cli.shared import (
+    Against,
+    Baseline,
+    Device,
+    File,
+    Json,
+    ModelName,
+    Snap,
+    Target,
+    Text,
+    Trust,
+    Unit,
+    methods_option,
+)
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -32,12 +45,14 @@ def compare(
     pair: Annotated[str | None, typer.Option(help="The second text, for models of text pairs.")] = None,
     model: ModelName = None,
     target: Target = None,
+    against: Against = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     unit: Unit = "word",
     baseline: Baseline = None,
     smooth: Annotated[
         float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
     ] = None,
+    snap: Snap = True,
     html: Annotated[Path | None, typer.Option(help="Write one page with a column for each method.")] = None,
     as_json: Json = False,
     device: Device = None,
@@ -73,7 +88,7 @@ def compare(
         check_kind(explained, "image" if image else "text")
         made = entries(rows, smooth, explained.kind)  # tells what is wrong with any of them before the first is run
     titles = [entry.title for entry in made][: len(rows)]
-    chosen = find_target(target, explained.labels)
+    chosen, rival = find_target(target, explained.labels), find_target(against, explained.labels)
     found: list[Any] = []
     with progress(f"explaining with {len(rows)} methods") as report:
         for number, (row, entry) in enumerate(zip(rows, made, strict=False)):
@@ -83,9 +98,11 @@ def compare(
                     given,
                     method=row["name"],
                     target=chosen,
+                    against=rival,
                     seed=seed,
                     options=row["options"],
                     smooth=entry.smooth,
+                    snap=snap,
                     names=next((path.name for path in (file, image) if path is not None), None),
                     progress=None if report is None else _part(report, number, len(rows)),
                 )

@@ -10,7 +10,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options, source
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Device, File, Json, ModelName, Target, Text, Trust, Unit
+from rationales.cli.shared import Against, Device, File, Json, ModelName, Snap, Target, Text, Trust, Unit
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -36,6 +36,7 @@ def explain(
     model: ModelName = None,
     method: Annotated[str, typer.Option(help="A name from 'rationales methods'.")] = "marc",
     target: Target = None,
+    against: Against = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
     unit: Unit = "word",
     baseline: Annotated[
@@ -54,6 +55,7 @@ def explain(
         typer.Option("--set", help="An option of the method, as name=value; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     smooth: Annotated[float | None, typer.Option(help="Width of a Gaussian over neighbouring units.")] = None,
+    snap: Snap = True,
     html: Annotated[Path | None, typer.Option(help="Write a page to share, with a threshold slider.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture's rationale side by side as PNG.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the result as JSON, for Rationale.load.")] = None,
@@ -76,6 +78,8 @@ def explain(
       rationales explain "A man sleeps." --pair "He is awake." --model ./nli
 
       rationales explain --file review.txt --set steps=200 --target positive
+
+      rationales explain --image cat.jpg --target tabby --against "Egyptian cat"
 
       rationales explain --image cat.jpg --html why.html --png why.png
 
@@ -104,9 +108,11 @@ def explain(
             given,
             method=method,
             target=find_target(target, explained.labels),
+            against=find_target(against, explained.labels),
             seed=seed,
             options=chosen,
             smooth=smooth,
+            snap=snap,
             names=next((path.name for path in (file, image, audio) if path is not None), None),
             progress=report,
         )

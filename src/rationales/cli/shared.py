@@ -16,6 +16,15 @@ ModelName = Annotated[
 Target = Annotated[
     str | None, typer.Option("--target", "-t", help="The label to explain, by name or number; else the predicted.")
 ]
+Against = Annotated[
+    str | None, typer.Option("--against", help="Explain why the target rather than this label, by name or number.")
+]
+Snap = Annotated[
+    bool,
+    typer.Option(
+        "--snap/--no-snap", help="Move spans that cut a phrase by a word or two, where the model does not mind."
+    ),
+]
 Unit = Annotated[Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")]
 Baseline = Annotated[
     str | None, typer.Option(help="What a replaced unit becomes: pad, mask, unk, zero, mean, or a word.")

@@ -58,16 +58,16 @@ class MarcInstant(Method):
             raise OptionError("marc-instant has maskers for models of texts only; use marc")
         if self.refine:
             check_gradients(batch)
-        masker = self._masker(batch)
+        masker = self._masker(batch.uncontrasted())
         settings = replace(masker.card.objective, rate=self.rate, schedule="cosine")
-        (w, sigma), real = masker(batch, target), mask_rows(batch.rows.real, batch)
+        (w, sigma), real = _predicted(masker, batch, target), mask_rows(batch.rows.real, batch)
         z, size = field_of(batch, settings, w, sigma), None
         steps, stop = [0] * batch.inputs, list[str]()
         if self.refine:
             found = refine(batch, target, replace(settings, steps=self.refine), (w, sigma), progress)
             steps, stop = found.steps, found.stop
             z = torch.logit(found.keep, eps=1e-7)
-        if settings.own or not self.refine:  # else the model has to be asked which size suffices
+        if batch.rows.contrast is None and (settings.own or not self.refine):  # else the model is asked what suffices
             size = own_size(z.sigmoid(), batch)
         asked = batch if size is not None else quick(batch, settings)[0]
         shown = finished(z, asked, target, settings, size) * real
@@ -104,3 +104,14 @@ class MarcInstant(Method):
                 found.append(Note("keeps-nothing", message))
             notes.append(found)
         return notes
+
+
+def _predicted(masker: Masker, batch: TextBatch, target: Tensor) -> tuple[Tensor, Tensor]:
+    """w and sigma, (M, n) each; of one class against another, how much more w each unit has for the first."""
+    contrast = batch.rows.contrast
+    if contrast is None:
+        return masker(batch, target)
+    plain = batch.uncontrasted()
+    chosen, rejected = contrast.of_inputs(batch.rows.input, batch.inputs)
+    (w, sigma), (w_rejected, _) = masker(plain, chosen), masker(plain, rejected)
+    return w - w_rejected, sigma

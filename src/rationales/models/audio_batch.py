@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError
 from rationales.models.batch import Batch, Noise, Piece
-from rationales.models.heads import class_logits
 from rationales.models.randomness import normal
 
 
@@ -70,7 +69,7 @@ class AudioBatch(Batch):
                 parts.append(call(self.module, _cut(given[members], shape)))
                 order += members
             logits = torch.cat(parts)[torch.tensor(order, device=given.device).argsort()]
-        return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
+        return self.class_logits(piece, logits)
 
     @property
     def modules(self) -> Sequence[nn.Module]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from rationales.errors import ModelError
-from rationales.models.heads import Head, probabilities
+from rationales.models.contrast import Contrast
+from rationales.models.heads import Head, class_logits, probabilities
 from rationales.models.randomness import normal
 from rationales.models.rows import Block, Noise, Packing, Piece, Rows, pack
 
@@ -244,6 +245,28 @@ class Batch(ABC):
                 size = [cost[number] for number in chosen]
                 room = max(1, self.budget // (weight * max(size) * len(group)))
                 yield Block(torch.tensor(chosen, device=self.device), which, size, room)
+
+    def class_logits(self, piece: Piece, outputs: Tensor) -> Tensor:
+        """(R, outputs) as the model gives them -> (R, classes) on the batch's device, contrasted where rows are."""
+        outputs = outputs.to(device=self.device, dtype=self.dtype)
+        contrast = self.rows.contrast
+        return class_logits(self.head, outputs) if contrast is None else contrast.logits(piece.row, outputs)
+
+    def contrasted(self, target: Tensor, against: Tensor) -> Self:
+        """The same rows with two classes: each input's `target` (class `CHOSEN`) and `against`, (inputs,) both.
+
+        Whatever is asked of it (logits, probabilities, gradients) is about the log-odds of the two alone.
+        """
+        pair = torch.stack([target, against], 1)[self.rows.input]
+        rows = replace(self.rows, contrast=Contrast(pair, self.head, self.classes))
+        return replace(self, rows=rows, head=Head.SIGMOID, classes=2)
+
+    def uncontrasted(self) -> Self:
+        """The same rows with all classes of the model."""
+        contrast = self.rows.contrast
+        if contrast is None:
+            return self
+        return replace(self, rows=replace(self.rows, contrast=None), head=contrast.head, classes=contrast.classes)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Class probabilities of logits (..., S, classes), row by row."""

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from rationales.errors import ModelError
 from rationales.models import attention
 from rationales.models.batch import Batch, Noise, Piece
-from rationales.models.heads import class_logits
 from rationales.models.precision import copied
 from rationales.models.randomness import normal
 
@@ -66,7 +65,7 @@ class ImageBatch(Batch):
 
     def forward_from(self, piece: Piece, embedded: Tensor) -> Tensor:
         logits = call(self.module, embedded.to(self.pixels.dtype))
-        return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
+        return self.class_logits(piece, logits)
 
     def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
         """(R, channels, H, W) -> (R, n): over the channels."""

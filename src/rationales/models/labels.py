@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from torch import nn
 from rationales.errors import OptionError
 
 SHOWN = 12  # labels listed in a message
+SUGGESTED, SIMILAR = 3, 0.7  # labels suggested for one that is not known, and how alike they must be spelled
 
 
 def class_names(module: nn.Module, given: Sequence[str] | None) -> Sequence[str]:
@@ -39,4 +41,15 @@ def label_number(labels: Sequence[str], wanted: str | int | None) -> int | None:
         if wanted.isdecimal() and int(wanted) < len(labels):
             return int(wanted)
     known = ", ".join(labels[:SHOWN]) + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
-    raise OptionError(f"the model has no label {wanted!r}; its labels are: {known}")
+    raise OptionError(f"the model has no label {wanted!r}{_suggestion(labels, wanted)}; its labels are: {known}")
+
+
+def _suggestion(labels: Sequence[str], wanted: object) -> str:
+    """The labels that are spelled nearly like this one, or hold it as a part, as a question; else nothing."""
+    if not isinstance(wanted, str) or not wanted.strip():
+        return ""
+    by_lower_case = {label.lower(): label for label in labels}
+    parts = [label for label in by_lower_case if wanted.lower() in label]
+    similar = difflib.get_close_matches(wanted.lower(), by_lower_case, SUGGESTED, SIMILAR)
+    close = list(dict.fromkeys([*similar, *parts]))[:SUGGESTED]
+    return f" (did you mean {' or '.join(by_lower_case[label] for label in close)}?)" if close else ""

@@ -9,6 +9,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from rationales.models.contrast import Contrast
+
 PADDING = 0.1
 
 
@@ -24,6 +26,7 @@ class Rows:
     real: Tensor  # (S, n) bool: a unit, not padding
     position: Tensor  # (S, n) or (S, n, dimensions) where the unit stands
     blend: Tensor  # (S, n) weights with which rows are put together again; over all rows of a unit they sum to 1
+    contrast: Contrast | None = None  # where one class is explained against another: the two of each row
 
     def take(self, index: Tensor, width: int) -> Rows:
         """The rows `index` with inputs and masks numbered anew, cut to `width` units."""
@@ -36,6 +39,7 @@ class Rows:
             real=self.real[index, :width],
             position=self.position[index, :width],
             blend=self.blend[index, :width],
+            contrast=None if self.contrast is None else self.contrast.take(index),
         )
 
     def on_one_view(self, index: Tensor, views: int) -> Rows:
@@ -50,6 +54,7 @@ class Rows:
             real=self.real[:masks],
             position=self.position[:masks],
             blend=self.blend[:masks] * views,
+            contrast=None if self.contrast is None else self.contrast.take(index),
         )
 
 

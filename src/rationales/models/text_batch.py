@@ -19,7 +19,6 @@ from rationales.errors import ModelError
 from rationales.models import attention, packed
 from rationales.models.attention import rows_of
 from rationales.models.batch import Batch, Noise, Packing, Piece
-from rationales.models.heads import class_logits
 from rationales.models.precision import copied
 from rationales.models.randomness import normal
 from rationales.models.state import output_replaced
@@ -104,7 +103,7 @@ class TextBatch(Batch):
         types = self.types[row, :size] if self.types is not None else None
         network, ids, attended = self.networks[piece.view], self.ids[row, :size], self.attention[row, :size]
         logits = network.logits(ids, attended, types, change, piece)
-        return class_logits(self.head, logits.to(device=self.device, dtype=self.dtype))
+        return self.class_logits(piece, logits)
 
     @property
     def modules(self) -> Sequence[nn.Module]:

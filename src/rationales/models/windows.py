@@ -15,34 +15,39 @@ class Windows:
     """Windows of `width` units every `stride` units; each row has those it would have alone."""
 
     batch: Batch
-    width: int
+    width: int | Tensor  # for all rows, or (S,) for each row of a text its own
     stride: int
 
     @property
     def counts(self) -> Tensor:
         """(S,) windows of each row; the last of them reaches its end."""
         if self.batch.grid is None:
-            return self._along(self.batch.rows.real.sum(1))
-        down, across = (self._along(torch.tensor(side, device=self.batch.device)) for side in self.batch.grid)
+            return self._along(self.batch.rows.real.sum(1), self.width)
+        sides = (torch.tensor(side, device=self.batch.device) for side in self.batch.grid)
+        down, across = (self._along(side, self.width) for side in sides)
         return (down * across).expand(self.batch.size[0])
 
     def hidden(self, row: Tensor, number: Tensor) -> Tensor:
         """(k, R, n) bool: what the windows with these numbers (k,) cover; nothing where a row has no such window."""
         if self.batch.grid is None:
-            inside = self._inside(number, self.batch.size[1])
+            width = torch.as_tensor(self.width, device=self.batch.device).expand(self.batch.size[0])[row]
+            inside = self._inside(number[:, None], self.batch.size[1], width[:, None])  # (k, R, n)
         else:
-            across = int(self._along(torch.tensor(self.batch.grid[1])))
             high, wide = self.batch.grid
-            inside = self._inside(number // across, high)[..., None] & self._inside(number % across, wide)[:, None]
-            inside = inside.flatten(1)
-        return inside[:, None] & self.batch.rows.real[row] & (number[:, None] < self.counts[row])[..., None]
+            across = int(self._along(torch.tensor(wide), self.width))
+            down, right = (
+                self._inside(number // across, high, self.width),
+                self._inside(number % across, wide, self.width),
+            )
+            inside = (down[..., None] & right[:, None]).flatten(1)[:, None]
+        return inside & self.batch.rows.real[row] & (number[:, None] < self.counts[row])[..., None]
 
-    def _along(self, length: Tensor) -> Tensor:
+    def _along(self, length: Tensor, width: int | Tensor) -> Tensor:
         """How many there are along so many units."""
-        return -(-(length - self.width).clamp(min=0) // self.stride) + 1
+        return -(-(length - width).clamp(min=0) // self.stride) + 1
 
-    def _inside(self, number: Tensor, length: int) -> Tensor:
-        """(k, length) bool."""
+    def _inside(self, number: Tensor, length: int, width: int | Tensor) -> Tensor:
+        """(..., length) bool: what the windows with these numbers (...) cover of a line."""
         units = torch.arange(length, device=number.device)
-        start = number[:, None] * self.stride
-        return (units >= start) & (units < start + self.width)
+        start = number[..., None] * self.stride
+        return (units >= start) & (units < start + width)

@@ -69,7 +69,7 @@ def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], cons
     console = console or Console()
     colours = console.is_terminal and console.color_system is not None and not console.no_color
     first = rationales[0]
-    head = Text.assemble((safe(first.target), "bold"), (f"  {_given(first, 'full')} by {safe(first.model)}", "dim"))
+    head = Text.assemble((safe(first.question), "bold"), (f"  {_given(first, 'full')} by {safe(first.model)}", "dim"))
     console.print(head, soft_wrap=True)
     console.print()
     shown = [body(one, colours=colours) for one in rationales]
@@ -98,7 +98,7 @@ def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], cons
 def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> str:
     """One page with a column for each method, each with its own threshold."""
     first = rationales[0]
-    name = f"Why {first.target}? {len(titles)} methods"
+    name = f"Why {first.question}? {len(titles)} methods"
     cells = "".join(
         f'<tr><th scope="row">{escape(line.title)}</th>'
         + "".join(
@@ -112,7 +112,7 @@ def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> s
     said = f"{escape(first.model)} says so with <strong>{escape(_given(first, 'full'))}</strong>"
     given = f" of {escape(first.name)}" if first.name else ""
     lead = (
-        f'<header class="lead"><h1>Why <em>{escape(first.target)}</em>?</h1>'
+        f'<header class="lead"><h1>Why <em>{escape(first.question)}</em>?</h1>'
         f"<p>{said}{given}. {escape(_reading(first, titles[0]))}</p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table></header>"
     )

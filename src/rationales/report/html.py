@@ -37,7 +37,7 @@ def page(rationales: Sequence[Rationale], titles: Sequence[str] | None = None, l
     if any(map(_is_sound, rationales)):
         style += asset("wave.css")
     several = len(rationales) != 1
-    title = name or (count(len(rationales), "rationale") if several else f"Why {rationales[0].target}?")
+    title = name or (count(len(rationales), "rationale") if several else f"Why {rationales[0].question}?")
     articles = (
         _article(rationale, "h2" if several or titles else "h1", number, titles[number - 1] if titles else None)
         for number, rationale in enumerate(rationales, 1)
@@ -68,7 +68,7 @@ def fragment(rationale: Rationale) -> str:
 
 
 def _article(rationale: Rationale, heading: str, number: int | None, title: str | None = None) -> str:
-    asked = f"Why <em>{escape(rationale.target)}</em>?" if title is None else escape(title)
+    asked = f"Why <em>{escape(rationale.question)}</em>?" if title is None else escape(title)
     live = number is not None
     scale = scale_of(rationale)
     identity = f' id="r{number}"' if live else ""

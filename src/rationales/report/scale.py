@@ -46,7 +46,7 @@ def scale_of(rationale: Rationale) -> Scale:
 
 def start_of(rationale: Rationale, scale: Scale) -> float:
     """The threshold that the method's own rule amounts to."""
-    own, chosen = rationale.rule.threshold, rationale.selected()
+    own, chosen = rationale.rule.threshold, rationale.rule.select(rationale.scores)
     if own is not None:
         return float(own)
     if not chosen.any():

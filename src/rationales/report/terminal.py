@@ -93,7 +93,7 @@ def body(rationale: Rationale, *, colours: bool) -> RenderableType:
 
 def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
     head = Text.assemble(
-        (safe(rationale.target), "bold"), (f"  {safe(rationale.method)} on {safe(rationale.model)}", "dim")
+        (safe(rationale.question), "bold"), (f"  {safe(rationale.method)} on {safe(rationale.model)}", "dim")
     )
     if rationale.name:
         head = Text.assemble((f"{safe(rationale.name)}  ", "dim"), head)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch
+from rationales.rationale import Frames, Grid, Rationale, Region, Rule, Spectrogram, Stretch
 
 # key in `Rationale.probabilities`, its name, and what the model was given
 GIVEN = (
@@ -56,7 +56,9 @@ def selection(rationale: Rationale) -> str:
 
 
 def runner_up(rationale: Rationale) -> str | None:
-    """The label that comes first for the full input when the target is set aside; None when there is no other."""
+    """The label that the target is set against, or else the next likely of the full input; None without another."""
+    if rationale.against is not None:
+        return rationale.against
     full = rationale.probabilities.get("full", {})
     rivals = [label for label in full if label != rationale.target]
     return max(rivals, key=lambda label: full[label]) if rivals else None
@@ -68,7 +70,9 @@ def leading(rationale: Rationale) -> tuple[str, ...]:
         return rationale.labels
     full = rationale.probabilities.get("full", {})
     ranked = sorted(rationale.labels, key=lambda label: -full.get(label, 0.0))
-    return tuple(label for rank, label in enumerate(ranked) if rank < LIKELIEST or label == rationale.target)
+    return tuple(
+        label for rank, label in enumerate(ranked) if rank < LIKELIEST or label in (rationale.target, rationale.against)
+    )
 
 
 def size(rationale: Rationale) -> str:
@@ -116,7 +120,10 @@ def rows(rationale: Rationale) -> list[tuple[str, str, Mapping[str, float]]]:
 
 def rule(rationale: Rationale) -> str:
     """The method's own rule in words."""
-    own = rationale.rule
+    return _rule(rationale.rule) + (", then whole word groups" if rationale.selection is not None else "")
+
+
+def _rule(own: Rule) -> str:
     if own.threshold is not None:
         return f"score above {own.threshold:g}"
     if own.share is not None:

@@ -1,0 +1,225 @@
+"""Spans do not cut phrases where the model does not mind; where it does, they stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from families import tokenizer_of
+from methods.keyword import WeightedWordsModel
+
+import rationales
+from rationales.masks.snapping import MOST, Change, changes
+from rationales.models.units import words
+from rationales.models.word_groups import cuts
+from rationales.parts import Unit
+from rationales.rationale import Rationale
+
+CUT = {  # what the embedded model's rationale cuts, and the phrase
+    "The second half simply falls apart.": "falls apart",
+    "I could not care any more.": "care any more",
+    "By the end I did not care any more about the detective.": "care any more",
+    "The acting is not very good, but the music is well-made and the ending pays off.": "well-made",
+}
+
+
+def units_of(text):
+    return [Unit(text[start:end], start, end) for start, end in words(text)]
+
+
+def marked(text, selected):
+    """The text with the spans of `selected` in brackets."""
+    units, shown, position = units_of(text), "", 0
+    for index, unit in enumerate(units):
+        opens = bool(selected[index]) and not (index and selected[index - 1])
+        closes = bool(selected[index]) and not (index + 1 < len(units) and selected[index + 1])
+        shown += text[position : unit.start] + "[" * opens + unit.text + "]" * closes
+        position = unit.end
+    return shown + text[position:]
+
+
+def selection_of(brackets):
+    """A text and what its [brackets] select."""
+    text, inside, depth = "", [], False
+    for character in brackets:
+        if character in "[]":
+            depth = character == "["
+        else:
+            text += character
+            inside.append(depth)
+    return text, np.array([inside[unit.start] for unit in units_of(text)])
+
+
+def alternatives(brackets, best=None):
+    """All ways in which the spans of a text with [brackets] may be moved; `best` is the word with the highest score."""
+    text, selected = selection_of(brackets)
+    units = units_of(text)
+    scores = np.array([float(unit.text == best) for unit in units])
+    return [
+        [marked(text, change.applied(selected)) for change in ways] for ways in changes(cuts(units), scores, selected)
+    ]
+
+
+class TestWhereAPhraseIsCut:
+    @pytest.mark.parametrize(
+        ("brackets", "ways"),
+        [
+            ("Everything [falls] apart.", [["Everything [falls apart]."]]),
+            ("They [care any] more.", [["They [care any more].", "They [care] any more."]]),
+            ("It was [not] good.", [["It was [not good]."]]),
+            ("It wasn't [good].", [["It [wasn't good]."]]),
+            ("A [well]-made chair.", [["A [well-made] chair."]]),
+            ("She [gave] up on it.", [["She [gave up] on it."]]),
+            ("She [walked] up the hill.", []),  # a preposition, which goes with what follows
+            ("A [dull] film.", []),
+            ("The [joke of] the day.", [["The [joke of the day].", "The [joke] of the day."]]),
+        ],
+    )
+    def test_it_is_taken_in_or_left_out(self, brackets, ways):
+        """One list for every edge that cuts a phrase; the wider span comes first."""
+        assert alternatives(brackets) == ways
+
+    def test_the_best_word_of_a_span_is_never_left_out(self):
+        assert alternatives("They [care any] more.", best="any") == [["They [care any more]."]]
+
+    def test_punctuation_is_not_crossed(self):
+        assert alternatives("It was [not], good.") == []
+
+    def test_two_words_at_most(self):
+        assert alternatives("It [is] not very very good.", best="is") == []
+
+    def test_two_spans_may_become_one(self):
+        assert alternatives("[Not] a [good] film.", best="Not")[0] == ["[Not a good] film."]
+
+    def test_a_pair_of_texts_is_not_joined(self):
+        units = [Unit("not", 0, 3, 0), Unit("good", 0, 4, 1)]
+        assert not cuts(units).ends.any()
+
+    def test_words_of_another_language_are_left_alone(self):
+        text = "Das Ende war leider vorhersehbar, und niemand lachte."
+        assert not cuts(units_of(text)).begins.any()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return rationales.load()
+
+
+@pytest.fixture(scope="module")
+def results(model):
+    return rationales.explain(model, list(CUT)), rationales.explain(model, list(CUT), snap=False)
+
+
+class TestEmbeddedModel:
+    def test_no_phrase_is_cut(self, results):
+        for phrase, mine, unmoved in zip(CUT.values(), *results, strict=True):
+            assert any(phrase in span.text for span in mine.spans())
+            assert not any(phrase in span.text for span in unmoved.spans())
+
+    def test_scores_and_rule_stay_as_they_are(self, results):
+        for mine, unmoved in zip(*results, strict=True):
+            assert np.array_equal(mine.scores, unmoved.scores)
+            assert mine.rule == unmoved.rule
+            assert np.array_equal(mine.rule.select(mine.scores), unmoved.selected())
+
+    def test_the_rationale_still_suffices_and_its_probabilities_are_those_of_what_is_shown(self, model, results):
+        for mine, unmoved in zip(*results, strict=True):
+            alone = mine.probabilities["rationale"][mine.target]
+            assert alone >= min(
+                unmoved.probabilities["rationale"][mine.target], 0.9 * mine.probabilities["full"][mine.target]
+            )
+            encoded = model.encode([model.read(mine.text, None)])
+            with model.borrowed():
+                batch = model.batch(encoded)
+                said = batch.predict(batch.spread([torch.from_numpy(mine.selected())]))[0]
+            assert float(said[mine.labels.index(mine.target)]) == pytest.approx(alone, abs=1e-5)
+
+    def test_alone_as_in_a_batch(self, model, results):
+        for mine in results[0]:
+            assert np.array_equal(rationales.explain(model, mine.text).selected(), mine.selected())
+
+    def test_a_rule_that_is_asked_for_wins(self, results):
+        mine, unmoved = results[0][1], results[1][1]
+        threshold = mine.rule.threshold
+        assert not np.array_equal(mine.selected(), unmoved.selected())
+        assert np.array_equal(mine.selected(threshold=threshold), unmoved.selected())
+        assert mine.selected(top=2).sum() == 2
+
+    def test_it_is_saved_and_shown(self, results, tmp_path):
+        mine = results[0][1]
+        again = Rationale.load(mine.save(tmp_path / "why.json"))
+        assert np.array_equal(again.selected(), mine.selected())
+        assert "[[could not care any more]]" in str(again)
+        assert "then whole word groups" in again.to_html()
+
+    def test_an_option_that_is_off_is_recorded(self, results):
+        assert results[1][0].options["snap"] is False
+        assert "snap" not in results[0][0].options
+
+    @pytest.mark.parametrize("method", ["occlusion", "integrated-gradients"])
+    def test_rivals_have_the_same_chance(self, model, method):
+        text = "By the end I did not care any more about the detective."
+        assert any("care any more" in span.text for span in rationales.explain(model, text, method=method).spans())
+
+    def test_it_costs_less_than_a_tenth_of_the_optimisation(self, model):
+        """Rows that the model runs, three for each that is run for a gradient (Griewank and Walther 2008)."""
+
+        def cost(snap):
+            total = 0
+
+            def count(_module, _args, output):
+                nonlocal total
+                logits = getattr(output, "logits", output)
+                total += len(logits) * (3 if logits.requires_grad else 1)
+
+            handle = model.networks[0].module.register_forward_hook(count)
+            rationales.explain(model, list(CUT) + LONG, snap=snap)
+            handle.remove()
+            return total
+
+        unmoved = cost(snap=False)
+        assert unmoved < cost(snap=True) <= 1.1 * unmoved
+
+
+LONG = [
+    "I was not bored at all, and the film was good enough to see twice. The dialogue is so dull that I nearly walked "
+    "out, but the second half holds together, and the ending pays off. She gave up on it, and so did my friends. " * 2
+]
+
+
+class TestKnownCause:
+    """'soup' speaks for the first class; what 'not' does differs."""
+
+    TEXT = "I did not soup at the bread"
+
+    def explained(self, weight, **more):
+        model = WeightedWordsModel({"soup": (8.0, 0.0), "not": weight}, ("meal", "none"))
+        loaded = rationales.load(model, tokenizer_of("bert"))
+        return rationales.explain(loaded, self.TEXT, method="occlusion", target="meal", options={"of": "logit"}, **more)
+
+    def test_where_the_loss_does_not_mind_the_negation_comes_in(self):
+        result = self.explained((0.0, 0.0))
+        words = [unit.text for unit in result.units]
+        assert result.selected()[words.index("not")]
+
+    def test_where_it_does_mind_it_stays_out(self):
+        result = self.explained((0.0, 12.0))
+        words = [unit.text for unit in result.units]
+        assert result.selected()[words.index("soup")]
+        assert not result.selected()[words.index("not")]
+        assert result.probabilities["rationale"]["meal"] > 0.9
+
+
+def test_no_more_changes_are_asked_about_than_there_is_room_for():
+    from rationales.masks.snapping import _limited
+
+    ways = [[Change(0, 0, taken=True), Change(1, 1, taken=False)]] * (2 * MOST)
+    assert sum(map(len, _limited(iter(ways)))) == MOST
+
+
+def test_tokens_and_sentences_are_not_moved():
+    for unit in ("token", "sentence"):
+        model = rationales.load(unit=unit)
+        assert (
+            rationales.explain(model, "I could not care any more. It was fine.", method="occlusion").selection is None
+        )
