@@ -9,6 +9,7 @@ from pathlib import Path
 from rationales.errors import DataError
 
 Extent = tuple[int, int]  # start and end in characters; the end is not included
+IN_CHARACTERS, IN_TOKENS = "characters", "whitespace-tokens"  # what people could mark
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels; right and bottom are not included
 
 
@@ -31,8 +32,11 @@ class Example:
     others: tuple[tuple[Extent, ...], ...] = ()  # what further people marked in the text: a human ceiling
     pair_others: tuple[tuple[Extent, ...], ...] = ()  # and what the same people marked in the pair
     meta: Mapping[str, str] = field(default_factory=dict, compare=False)  # what else the file says
+    marked_in: str = IN_CHARACTERS  # what people could mark: characters, or only whole white-space tokens
 
     def __post_init__(self) -> None:
+        if self.marked_in not in (IN_CHARACTERS, IN_TOKENS):
+            raise DataError(f"{self.name}: marked_in is {IN_CHARACTERS} or {IN_TOKENS}, not {self.marked_in!r}")
         for spans in (self.spans, *self.others):
             _check(self.name, self.text, spans or ())
         for spans in (self.pair_spans, *self.pair_others):

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rationales.errors import InputError
-from rationales.evaluation.protocol import Protocol
+from rationales.evaluation.protocol import WHITESPACE_TOKENS, Protocol
 from rationales.evaluation.table import Cell, Row, Table
 
 FORMAT = 1  # raised when the saved form changes so that older files would be misread
 _HEAD = ("title", "method", "options", "smooth", "metric", "mean", "low", "high", "n", "inputs", "seconds")
+_BEFORE = {"agreement_on": WHITESPACE_TOKENS}  # what tables were made with before the protocol said it
 _TAIL = ("protocol", "selection", "model", "seed")
 
 
@@ -67,7 +68,7 @@ def from_dict(data: Mapping[str, Any]) -> Table:
             rows=tuple(_row_from_dict(row) for row in data["rows"]),
             metrics=tuple(data["metrics"]),
             inputs=tuple(data["inputs"]),
-            protocol=None if data["protocol"] is None else Protocol.from_dict(data["protocol"]),
+            protocol=None if data["protocol"] is None else Protocol.from_dict(_BEFORE | data["protocol"]),
             selection=data["selection"],
             model=data["model"],
             baseline=data["baseline"],

@@ -33,7 +33,8 @@ def measured(study: Study, spec: RowSpec) -> dict[str, float]:
     wanted = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
     chosen = entries(wanted, None, "text")[: len(wanted)]  # without the chance row, which is no part of this
     made = study.rows(chosen)
-    wide = replace(study, gold=[gold_words(in_sentences(one)) for one in study.examples])  # what is held is shared
+    widened = [in_sentences(example) for example in study.examples]
+    wide = replace(study, examples=widened, gold=[gold_words(example) for example in widened])  # what is held is shared
     return {
         one.title: (one.cells[CRITERION].estimate.mean + other.cells[CRITERION].estimate.mean) / 2
         for one, other in zip(made, wide.rows(chosen), strict=True)
