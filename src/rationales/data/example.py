@@ -32,6 +32,7 @@ class Example:
     others: tuple[tuple[Extent, ...], ...] = ()  # what further people marked in the text: a human ceiling
     pair_others: tuple[tuple[Extent, ...], ...] = ()  # and what the same people marked in the pair
     meta: Mapping[str, str] = field(default_factory=dict, compare=False)  # what else the file says
+    place: str = field(default="", compare=False)  # where it stands: "FILE, line 3"
     marked_in: str = IN_CHARACTERS  # what people could mark: characters, or only whole white-space tokens
 
     def __post_init__(self) -> None:
@@ -44,6 +45,13 @@ class Example:
         for left, top, right, bottom in self.boxes:
             if not (0 <= left < right and 0 <= top < bottom):
                 raise DataError(f"{self.name}: {(left, top, right, bottom)} is no box (left, top, right, bottom)")
+
+    @property
+    def whereabouts(self) -> str:
+        """What to call it in a message: where it stands and its name, which says nothing where it is a mere number."""
+        if not self.place:
+            return self.name
+        return self.place if self.name.isdecimal() else f"{self.place} ({self.name})"
 
     @property
     def marked(self) -> bool:

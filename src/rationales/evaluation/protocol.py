@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.options import option
+from rationales.options import option, suggestion
 
 TOKENS = ("pad", "mask", "unk", "zero", "mean")  # what a word can be replaced by, at the word embeddings
 REMOVALS = ("baseline", "reference", *TOKENS, "delete", "fill")
@@ -193,7 +193,10 @@ class Protocol:
         """The inverse of `to_dict`; fields that are left out have their defaults."""
         known = {one.name for one in fields(cls)}
         if unknown := sorted(set(data) - known):
-            raise OptionError(f"a protocol has no field {unknown[0]!r}; its fields are: {', '.join(sorted(known))}")
+            close = suggestion(unknown[0], known)
+            raise OptionError(
+                f"a protocol has no field {unknown[0]!r}{close}; its fields are: {', '.join(sorted(known))}"
+            )
         try:
             return cls(**data)
         except (TypeError, ValueError) as error:
@@ -282,6 +285,11 @@ PRESETS: dict[str, Protocol] = {
 _FOR_IMAGES = {"marc": "marc-images"}  # the same recipe with the baselines of the paper's picture experiment
 
 
+def unknown_protocol(name: str) -> OptionError:
+    """The error for a name that no protocol has."""
+    return OptionError(f"there is no protocol {name!r}{suggestion(name, PRESETS)}; there are: {', '.join(PRESETS)}")
+
+
 def protocol(wanted: str | Protocol, kind: str = "text") -> Protocol:
     """The protocol of this name for models that read this kind of input; a Protocol is taken as it is."""
     if isinstance(wanted, Protocol):
@@ -289,7 +297,7 @@ def protocol(wanted: str | Protocol, kind: str = "text") -> Protocol:
     elif wanted in PRESETS:
         found = PRESETS[_FOR_IMAGES.get(wanted, wanted) if kind == "image" else wanted]
     else:
-        raise OptionError(f"there is no protocol {wanted!r}; there are: {', '.join(PRESETS)}")
+        raise unknown_protocol(wanted)
     if found.images and kind != "image":
         raise OptionError(f"protocol {found.name} is for pictures, and this model reads none; use marc")
     if kind != "text" and not found.images and found.removal != "baseline":

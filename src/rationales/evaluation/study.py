@@ -80,7 +80,7 @@ class Study:
             some, model, recipe = slice(begin, begin + at_once), self.job.model, self.job.recipe
             examples, right = self.examples[some], self.right[some]
             self._held = None  # before the next ones are made: two parts need not fit into memory
-            encoded = model.encode([model.read(one.given(), one.name) for one in examples])
+            encoded = model.encode([model.read(one.given(), whereabouts(one)) for one in examples])
             for number, (example, encoding) in enumerate(zip(examples, encoded, strict=True), begin):
                 if model.kind == "text" and judged_on_units(recipe, example):
                     self._extents[number] = unit_extents(example, encoding.units)
@@ -90,7 +90,7 @@ class Study:
             if not np.isfinite(predicted).all():
                 bad = int(np.flatnonzero(~np.isfinite(predicted).all(1))[0])
                 raise InputError(
-                    f"the model gives NaN or infinite logits for {self.names[begin + bad]}; check its weights"
+                    f"the model gives NaN or infinite logits for {whereabouts(examples[bad])}; check its weights"
                 )
             said = predicted.argmax(-1).tolist()
             pairs = zip(right, said, strict=True)
@@ -225,10 +225,10 @@ def _checked(examples: Sequence[Any], recipe: Protocol, model: Model) -> list[st
     for one in examples:
         if (one.picture is None) == (model.kind == "image"):
             kind = "a picture" if model.kind == "image" else "a text"
-            raise InputError(f"{one.name} is not {kind}, which is what {model.name} reads")
+            raise InputError(f"{whereabouts(one)} is not {kind}, which is what {model.name} reads")
         if one.label is None and (recipe.label == "gold" or recipe.only_correct):
             advice = "use one that measures the predicted label"
-            raise InputError(f"{one.name} has no label, and protocol {recipe.name} needs it; {advice}")
+            raise InputError(f"{whereabouts(one)} has no label, and protocol {recipe.name} needs it; {advice}")
     return names
 
 
@@ -236,7 +236,12 @@ def _right(model: Model, example: Any) -> int | None:
     try:
         return model.target(example.label)
     except RationalesError as error:
-        raise InputError(f"{example.name}: {error}") from None
+        raise InputError(f"{whereabouts(example)}: {error}") from None
+
+
+def whereabouts(example: Any) -> str:
+    """What to call an example in a message: its file and line where they are known, else its name."""
+    return str(getattr(example, "whereabouts", example.name))
 
 
 def _has(model: Model, examples: Sequence[Any], gold: Sequence[np.ndarray | None]) -> set[str]:
