@@ -71,7 +71,7 @@ class Study:
             baseline=job.model.baseline,
             seed=job.seed,
             versions=versions(),
-            remarks=(*self.remarks, *remarks),
+            remarks=(*self.remarks, *remarks, *(() if job.cache is None else job.cache.remarks())),
         )
 
     def _hold(self, begin: int, at_once: int) -> Held:
