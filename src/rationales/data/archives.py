@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from rationales.data.unpacking import BoundedGzip, check_ratio, is_gzip
 from rationales.errors import DataError
@@ -102,7 +102,7 @@ def _unpack(path: Path, folder: Path) -> None:
         raise DataError(f"{path} cannot be unpacked ({reason}); it may be incomplete: get it again") from None
 
 
-def _tar_content(path: Path) -> IO[bytes]:
+def _tar_content(path: Path) -> BinaryIO | BoundedGzip:
     return BoundedGzip(path) if is_gzip(path) else path.open("rb")
 
 

@@ -81,10 +81,10 @@ def collect(job: Job, held: Held, entry: Entry, into: Collected, progress: Progr
     into.scored += scored
     for example, one, own in zip(held.examples, held.encoded, scored, strict=True):
         if model.kind == "text":
-            on_tokens = own.scores is not None and not judged_on_units(recipe, example)
-            into.words.append(
-                word_scores(example.text, example.pair, one.units, own.scores) if on_tokens else own.scores
-            )
+            scores = own.scores
+            if scores is not None and not judged_on_units(recipe, example):
+                scores = word_scores(example.text, example.pair, one.units, scores)
+            into.words.append(scores)
         for metric in job.metrics:
             if metric.kind == "picture":
                 into.pictures.setdefault(metric.name, []).append(_of_picture(model, metric, example, one, own))
