@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
@@ -12,6 +14,12 @@ from rationales.errors import OptionError
 def option(default: Any, line: str, *choices: str) -> Any:
     """A dataclass field with a line of help and, if there are any, the values it can take."""
     return field(default=default, metadata={"help": line, "choices": choices})
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """What to add to a message about an unknown name: " (did you mean 'occlusion'?)", or nothing if none is close."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def whole(name: str, value: Any) -> int:

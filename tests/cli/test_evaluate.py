@@ -123,6 +123,21 @@ class TestTable:
         assert "(n = 7)" in done.stdout
         assert "saliency: no scores for 1 of 8 inputs (" in done.stdout
 
+    def test_a_table_with_marked_phrases_and_columns_of_other_names(self, home):
+        path = home / "t.csv"
+        rows = ["review,verdict,phrases", *(f"{text},positive,bread" for text in GOOD)]
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        given = ("--text-column", "review", "--label-column", "verdict", "--methods", "occlusion:window=1:title=sharp")
+        table = Table.from_json(run("evaluate", path, *given, "--json").stdout)
+        assert table["sharp"].cells["average-precision"].values == (1.0,) * 4
+        assert "has no column text; it has: review, verdict" in error(run("evaluate", path, *given[2:]))
+
+    def test_the_limit_keeps_no_more_than_it_says_and_spreads_it_over_the_file(self, home):
+        names = json.loads(
+            run("evaluate", texts(home / "t.jsonl"), "--methods", "random", "--json", "--limit", "2").stdout
+        )
+        assert names["inputs"] == ["2", "6"]  # of eight, the middles of two halves
+
     def test_texts_without_labels_need_a_protocol_without(self, home):
         path = texts(home / "t.jsonl", labelled=False)
         assert "has no label, and protocol marc needs it" in error(run("evaluate", path, "--methods", "random"))
@@ -167,8 +182,8 @@ class TestMistakes:
         [
             (["nowhere.csv"], "no data set and no file 'nowhere.csv'"),
             (["eraser-movies", "--folder", "nowhere"], "there is no folder or archive nowhere"),
-            (["t.jsonl", "--methods", "marcc"], "there is no method 'marcc'; there are: marc"),
-            (["t.jsonl", "--methods", "occlusion:size=3"], "occlusion has no option 'size'; its options are: window"),
+            (["t.jsonl", "--methods", "marcc"], "there is no method 'marcc'"),
+            (["t.jsonl", "--methods", "occlusion:size=3"], "occlusion has no option 'size'"),
             (["t.jsonl", "--methods", "occlusion:3"], "--methods occlusion: takes name=value, not '3'"),
             (["t.jsonl", "--methods", ","], "no method to compare"),
             (["t.jsonl", "--methods", "random,random"], "two rows are called 'random'"),
@@ -203,6 +218,43 @@ class TestMistakes:
         path = texts(home / "t.jsonl")
         path.write_text(path.read_text(encoding="utf-8") + "\n" + json.dumps(line), encoding="utf-8")
         assert message in error(run("evaluate", path, "--methods", "random"))
+
+    @pytest.mark.parametrize("name", ["", "r7"])
+    def test_of_a_label_name_file_and_line(self, home, name):
+        path = home / "t.csv"
+        path.write_text(f"text,label,name\nsome bread,positive,a\nno soup,neutral,{name}\n", encoding="utf-8")
+        message = error(run("evaluate", path, "--methods", "random"))
+        assert f"t.csv, line 3{name and ' (r7)'}: the model has no label 'neutral'" in message
+        path.write_text(f"text,name\nsome bread,{name}\n", encoding="utf-8")
+        message = error(run("evaluate", path, "--methods", "random"))
+        assert f"t.csv, line 2{name and ' (r7)'} has no label, and protocol marc needs it" in message
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--methods", "marcc"], "there is no method 'marcc'"),
+            (["--methods", "occlusion:size=3"], "occlusion has no option 'size'"),
+            (["--methods", "marc:preset=fast"], "marc has no preset 'fast'"),
+            (["--metrics", "token-f"], "there is no metric 'token-f' (did you mean 'token-f1'?)"),
+            (["--metrics", "deletion@top=2"], "the metric deletion selects no words"),
+            (["--protocol", "erasr-code"], "there is no protocol 'erasr-code' (did you mean 'eraser-code'?)"),
+            (["--protocol", "marc:lable=gold"], "a protocol has no field 'lable' (did you mean 'label'?)"),
+            (["--selection", "fited"], "there is no selection 'fited' (did you mean 'fitted'?)"),
+            (["--smooth", "-1"], "greater than 0"),
+        ],
+    )
+    def test_of_names_are_told_before_anything_is_read_or_loaded(self, home, monkeypatch, arguments, message):
+        monkeypatch.setitem(vars(rationales), "load", None)
+        given = arguments if "--methods" in arguments else [*arguments, "--methods", "random"]
+        assert message in error(run("evaluate", "nowhere.csv", *given))
+
+    def test_of_a_preset_for_another_kind_of_input_are_told_before_the_model_is_loaded(self, home, monkeypatch):
+        kinds = {preset: kind for kind, presets in METHODS["marc"].presets.items() for preset in presets}
+        preset = next(preset for preset in kinds if preset not in METHODS["marc"].presets["text"])
+        monkeypatch.setitem(vars(rationales), "load", None)
+        assert f"marc has no preset '{preset}' for this kind of input" in error(
+            run("evaluate", texts(home / "t.jsonl"), "--methods", f"marc:preset={preset}")
+        )
 
     def test_data_that_cannot_be_downloaded_come_with_instructions(self, home, monkeypatch):
         from rationales.data import reading

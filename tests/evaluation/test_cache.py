@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +14,6 @@ import torch
 from families import tiny
 
 import rationales
-from rationales.errors import InputError
 from rationales.evaluation.attribution import Scored
 from rationales.evaluation.cache import Cache, cache_of, code_print, entry_key, input_print, model_print
 from rationales.methods import METHODS, build
@@ -65,10 +68,31 @@ class TestEntries:
         cache.put(KEY, Scored(np.ones(3, np.float32), 0.0))
         assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".safetensors"]
 
-    def test_a_folder_that_cannot_be_made_is_told(self, tmp_path):
+    def test_a_folder_that_cannot_be_made_keeps_nothing_and_says_why(self, tmp_path):
         (tmp_path / "file").write_text("x")
-        with pytest.raises(InputError, match="cannot keep scores in"):
-            cache_of(tmp_path / "file")
+        cache = cache_of(tmp_path / "file" / "scores")
+        cache.put(KEY, Scored(np.ones(3, np.float32), 0.0))
+        assert cache.get(KEY, 3) is None
+        assert cache.problem == f"{tmp_path / 'file' / 'scores'} cannot be made (Not a directory)"
+
+    @pytest.mark.parametrize("call", ["mkdir", "mkstemp"])
+    def test_a_folder_that_cannot_be_written_is_still_read(self, tmp_path, monkeypatch, call):
+        """Neither a folder for an entry nor an entry can be written: tried once, then no more."""
+        cache = Cache(tmp_path)
+        cache.put(KEY, Scored(np.ones(3, np.float32), 0.0))
+        attempts = []
+
+        def refuse(*_, **__):
+            attempts.append(call)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+        monkeypatch.setattr(Path if call == "mkdir" else tempfile, call, refuse)
+        for number in range(3):
+            cache.put(f"cd{number:038}", Scored(np.ones(3, np.float32), 0.0))
+        assert attempts == [call]
+        assert cache.problem == f"{tmp_path} cannot be written (Read-only file system)"
+        assert cache.get(KEY, 3) is not None
+        assert "Scores were not kept" in cache.remarks()[0]
 
 
 class TestKeys:

@@ -25,11 +25,11 @@ def test_every_selection_is_named(name):
 
 
 def test_the_table_of_protocols_says_what_the_presets_are():
-    """Removal, normaliser, label and selection, column by column."""
+    """Removal, normaliser, label, selection and what is compared, column by column."""
     lines = [
         [cell.strip(" `") for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")
     ]
     head = next(line for line in lines if line[1:2] == ["marc"])
-    for field in ("removal", "normaliser", "label", "selection"):
+    for field in ("removal", "normaliser", "label", "selection", "agreement_on"):
         row = next(line for line in lines if line[0] == field and len(line) == len(head))
         assert row[1:] == [str(getattr(PRESETS[name], field)) for name in head[1:]]

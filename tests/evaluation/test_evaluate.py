@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -267,6 +270,24 @@ class TestCache:
         assert asked == [1, 1, 1]
         evaluate(loaded(), labelled(), ["random"], cache=tmp_path)
         assert asked == [1, 1, 1, 1, 1]  # two were there
+
+    def test_a_folder_that_cannot_be_written_costs_no_table_and_the_table_says_so(self, tmp_path, monkeypatch):
+        plain = evaluate(loaded(), labelled(), ["occlusion"], metrics=["average-precision"])
+        (tmp_path / "file").touch()
+        below_a_file = evaluate(
+            loaded(), labelled(), ["occlusion"], metrics=["average-precision"], cache=tmp_path / "file" / "scores"
+        )
+
+        def refuse(*_, **__):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        monkeypatch.setattr(tempfile, "mkstemp", refuse)
+        refused = evaluate(loaded(), labelled(), ["occlusion"], metrics=["average-precision"], cache=tmp_path / "new")
+        for table, reason in ((below_a_file, "cannot be made (Not a directory)"), (refused, "(Permission denied)")):
+            assert table["occlusion"].cells == plain["occlusion"].cells
+            assert reason in str(table)
+            assert "Scores were not kept: " in str(table)
+        assert "Scores were not kept" not in str(plain)
 
     def test_only_what_changed_is_made_again(self, tmp_path, monkeypatch):
         asked = self.counted(monkeypatch)

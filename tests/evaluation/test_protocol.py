@@ -35,6 +35,10 @@ def test_the_presets_are_the_published_recipes():
     assert (ferret.removal, ferret.retokenise, ferret.positive, ferret.distinct) == ("delete", True, True, True)
     assert (ferret.label, len(ferret.levels), ferret.levels[-1]) == ("explained", 10, 1.0)
     assert (ferret.count, ferret.empty) == ("floor", "skip")
+    assert {name for name, preset in PRESETS.items() if preset.agreement_on == "whitespace-tokens"} == {
+        "eraser-paper",
+        "eraser-code",
+    }
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -53,7 +57,7 @@ def test_lines_differ_where_numbers_differ():
         "removal": "delete", "special": "remove", "levels": (0.1,), "count": "floor", "least": 1, "positive": True,
         "distinct": True, "empty": "skip", "normaliser": "sum/6", "level": 0.2, "curve": "mean", "to_end": False,
         "label": "gold", "only_correct": True, "ties": "random", "odds": "odds", "odds_removal": "mask",
-        "odds_level": 0.1, "clip": 1e-3, "selection": "top=3", "name": "other",
+        "odds_level": 0.1, "clip": 1e-3, "selection": "top=3", "agreement_on": "units", "name": "other",
     }  # fmt: skip
     lines = {name: replace(base, **{name: value}).describe() for name, value in changed.items()}
     assert len({base.describe(), *lines.values()}) == len(changed) + 1
@@ -73,7 +77,9 @@ def test_every_field_says_what_it_is():
 
 
 def test_an_unknown_protocol_is_told_with_all_that_there_are():
-    with pytest.raises(OptionError, match="no protocol 'marcc'; there are: marc, marc-images, eraser-paper"):
+    with pytest.raises(
+        OptionError, match=r"no protocol 'marcc' \(did you mean 'marc'\?\); there are: marc, marc-images, eraser"
+    ):
         protocol("marcc")
 
 

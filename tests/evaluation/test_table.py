@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -143,6 +144,39 @@ def test_a_row_can_be_added():
     assert table["humans"].cells["token-f1-micro"].estimate.n == 3
     with pytest.raises(OptionError, match="2 values of token-f1-micro for the table's 4 inputs"):
         made().with_row("humans", {"token-f1-micro": [0.5, 0.5]})
+
+
+def test_a_title_with_bars_and_line_ends_stays_in_its_cell():
+    table = made(rows=(Row("a | b\nc", {"sufficiency": Cell((0.5,) * 4)}),), metrics=("sufficiency",))
+    line = table.to_markdown().splitlines()[2]
+    assert line == "| a \\| b c | .500 [.500 .500] |"
+
+
+@pytest.mark.parametrize("title", ["=1+1", "+1", "-1", "@sum(a)", "\tx", "\rx", "fine", "a=1", "'=1"])
+def test_no_cell_of_the_csv_is_a_formula(title):
+    table = made(rows=(Row(title, {"sufficiency": Cell((-0.5,) * 4)}, title),), model=title, selection=title)
+    (line,) = csv.DictReader(io.StringIO(table.to_csv(), newline=""))
+    expected = title if title in ("fine", "a=1", "'=1") else "'" + title.replace("\r", "\n")
+    assert [line[name] for name in ("title", "method", "model", "selection")] == [expected] * 4
+    assert float(line["mean"]) == -0.5  # numbers stay numbers
+
+
+def test_a_notebook_shows_a_table_and_nothing_in_it_is_markup():
+    table = made(model="<img src=x onerror=alert(1)>").with_row(
+        "<script>&", {"sufficiency": [0.25] * 4}, failures={"a": "<b>"}
+    )
+    page = table._repr_html_()
+    assert not {"<img", "<script", "<b>"} & set(re.findall(r"<\w+|<b>", page))
+    assert "&lt;script&gt;&amp;" in page
+    rows = re.findall(r"<tr>(.*?)</tr>", page)
+    assert len(rows) == 1 + len(table.rows)
+    assert re.findall(r'<th scope="col">(.*?)</th>', rows[0]) == [
+        "method", "sufficiency ↓", "token-f1-micro ↑", "s / input",
+    ]  # fmt: skip
+    first = [re.sub(r"<.*?>", " ", cell) for cell in re.findall(r"<td>(.*?)</td>", rows[1])]
+    assert first[0].split() == [".100", ".000", "…", ".200", "n", "=", "3"]
+    assert re.findall(r"<td>(.*?)</td>", rows[3]) == ["–", "undefined", "–"]
+    assert "Protocol marc" in page
 
 
 class TestPlot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -207,6 +208,17 @@ def asked(monkeypatch):
     return seen
 
 
+def reporting(scores):
+    """The same scores, with a report in the middle of the work."""
+
+    def wrapped(self, batch, target, progress=None):
+        if progress is not None:
+            progress(0.5)
+        return scores(self, batch, target, progress)
+
+    return wrapped
+
+
 class TestRun:
     def test_the_whole_way(self, tmp_path, known, asked):
         lines, shares = [], []
@@ -229,7 +241,12 @@ class TestRun:
         assert table.protocol is PRESETS["marc"]
         assert len(table.inputs) == 8
         assert {name: cell.estimate.n for name, cell in table[titles[-1]].cells.items()} == {"token-f1": 4, "iou-f1": 4}
-        assert len(lines) == 5
+        assert lines[0].startswith(
+            "5 rows on 8 test reviews, widths of smoothing on 8 validation reviews; shapley takes"
+        )
+        assert [line.partition("]")[0] for line in lines[1:]] == [f"[{number}/5" for number in range(1, 6)]
+        assert all(re.search(r"\(\d.* s\); about \d.* left$", line) for line in lines[1:5])
+        assert "left" not in lines[5]
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
         # the method of the smoothed row was asked once for the test and once for the validation reviews
@@ -246,6 +263,31 @@ class TestRun:
             "This run took",
         ):
             assert part in markdown
+
+    def test_the_limit_holds_for_the_reviews_that_widths_are_chosen_on(self, tmp_path, known, asked):
+        lines = []
+        rows = ["saliency-norm", "saliency-norm-smoothed"]
+        request = Request(data=movies(tmp_path), rows=rows, limit=2, tell=lines.append)
+        run.reproduce(request)
+        assert max(count for _, count in asked) == 2
+        assert lines[0].startswith("3 rows on 2 test reviews, widths of smoothing on 2 validation reviews")
+        run.reproduce(replace(request, validation=3))
+        assert max(count for _, count in asked) == 3  # unless it is said
+
+    def test_a_smoothed_row_reports_its_progress_on_validation_reviews_too(self, tmp_path, known, monkeypatch):
+        shares = []
+        monkeypatch.setattr(METHODS["occlusion"], "scores", reporting(METHODS["occlusion"].scores))
+        rows = ["occlusion", "occlusion-smoothed"]
+        run.reproduce(Request(data=movies(tmp_path), rows=rows, limit=4, progress=shares.append))
+        assert shares == sorted(shares)
+        # random 40, occlusion 440, smoothed 440 of which 400 are scores of validation reviews: there it passes through
+        begin, end = (40 + 440) / 920, (40 + 440 + 400) / 920
+        assert [share for share in shares if begin < share < end] != []
+
+    def test_the_time_left_is_what_it_took_per_share(self):
+        assert run.time_left(30.0, 0.25) == "about 90.0 s left"
+        assert run.time_left(600.0, 0.5) == "about 10.0 min left"
+        assert run.time_left(3600.0, 0.1) == "about 9.0 h left"
 
     def test_the_width_is_the_best_of_the_grid(self):
         found = {"none": 0.9, "2": 0.1, "4": 0.3, "6": 0.3, "8": 0.3, "10": 0.2, "15": 0.0}

@@ -141,3 +141,18 @@ def curves(
         kept.append(said(inside))
         removed.append(said([not mark for mark in inside]))
     return said([True] * len(scores)), kept, removed
+
+
+def compared_on_units(
+    text: str, units: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[bool]]:
+    """The numbers of the units that are compared, and whether each is gold: character by character."""
+    marked = {place for start, end in spans for place in range(start, end)}
+    numbers, gold = [], []
+    for number, (start, end) in enumerate(units):
+        places = [place for place in range(start, end) if not text[place].isspace()]
+        is_gold = any(place in marked for place in places)
+        if is_gold or any(text[place].isalnum() for place in places):
+            numbers.append(number)
+            gold.append(is_gold)
+    return numbers, gold

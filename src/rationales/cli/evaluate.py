@@ -38,6 +38,8 @@ def evaluate(
     folder: Folder = None,
     model: ModelName = None,
     limit: Annotated[int | None, typer.Option(help="So many examples, evenly spread over the data.")] = None,
+    text_column: Annotated[str | None, typer.Option(help="The column or field of the texts; else text.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="The column or field of the labels; else label.")] = None,
     metrics: Annotated[
         list[str] | None, typer.Option("--metrics", help="Names from 'rationales metrics'; else the usual ones.")
     ] = None,
@@ -70,6 +72,8 @@ def evaluate(
 
       rationales evaluate texts.csv --methods occlusion --protocol marc:label=predicted --metrics comprehensiveness
 
+      rationales evaluate survey.csv --text-column answer --label-column class --methods marc,occlusion
+
       rationales evaluate photos.tar --methods grad-cam,saliency --model efficientnet-lite0
     """
     rows = method_rows(methods)
@@ -78,17 +82,20 @@ def evaluate(
     made_folder(out)
     silence_libraries()
     from rationales.data import read
-    from rationales.evaluation.sampling import evenly
+    from rationales.evaluation.entries import check_request
     from rationales.report.progress import progress, waiting
 
-    recipe = _protocol(protocol)
+    recipe, requested_metrics = _protocol(protocol), listed(metrics) or None
+    check_request(rows, recipe, requested_metrics, smooth, selection)
     with waiting("reading the data"):
-        examples = evenly(read(data, split, folder), limit)
+        examples = read(*(data, split, folder, limit), spread=True, text_column=text_column, label_column=label_column)
+    kind = "text" if examples[0].picture is None else "image"
+    check_request(rows, recipe, requested_metrics, smooth, selection, [kind])
     with waiting("loading the model"):
         import rationales
         from rationales.models.default import IMAGE_MODEL
 
-        wanted = model or (IMAGE_MODEL if examples[0].picture is not None else None)
+        wanted = model or (IMAGE_MODEL if kind == "image" else None)
         judged = rationales.load(wanted, device=device, baseline=baseline, trust_remote_code=trust_remote_code)
     with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
         table = rationales.evaluate(
@@ -96,7 +103,7 @@ def evaluate(
             examples,
             methods=rows,
             protocol=recipe,
-            metrics=listed(metrics) or None,
+            metrics=requested_metrics,
             smooth=smooth,
             seed=seed,
             progress=report,
@@ -141,13 +148,13 @@ def write_table(table: Table, out: Path, markdown: str, drawn: Sequence[str] | N
 
 def _protocol(wanted: str) -> str | Protocol:
     """A preset, with the fields that were given in place of its own."""
-    from rationales.evaluation.protocol import PRESETS
+    from rationales.evaluation.protocol import PRESETS, unknown_protocol
 
     name, *settings = wanted.split(":")
     if not settings:
         return name
     if name not in PRESETS:
-        raise OptionError(f"there is no protocol {name!r}; there are: {', '.join(PRESETS)}")
+        raise unknown_protocol(name)
     changed: dict[str, Any] = options(settings, f"--protocol {name}:")
     told = PRESETS[name].to_dict()
     said = ", ".join(f"{field}={value}" for field, value in changed.items())

@@ -28,7 +28,10 @@ def add(app: typer.Typer) -> None:
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="The table's name; --list shows all.", show_default=False)] = None,
     show: Annotated[bool, typer.Option("--list", help="List the tables, or the rows of one.")] = False,
-    limit: Annotated[int | None, typer.Option(help="So many inputs, evenly spread over the test set.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="So many inputs, evenly spread; no more of them to choose settings on, either."),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the data set lies: its folder or its archive.")] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Another model than the table's own, by id, folder or name.")
@@ -51,7 +54,8 @@ def reproduce(
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
 
-    Rows are made from cheap to dear; an interrupted run goes on where it stopped when it is started again.
+    Rows are made from cheap to expensive, and after each the time left is told. An interrupted run goes on where it
+    stopped when it is started again.
 
     [bold]Examples[/bold]
 

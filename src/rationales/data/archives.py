@@ -12,7 +12,9 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+from rationales.data.unpacking import BoundedGzip, check_ratio, is_gzip
 from rationales.errors import DataError
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
@@ -90,8 +92,8 @@ def _unpack(path: Path, folder: Path) -> None:
                         raise DataError(f"{path} holds {member.filename!r}, which points out of its folder")
                 packed.extractall(folder)  # noqa: S202  # every name was checked above; links become plain files
         else:
-            with tarfile.open(path) as bundle:
-                _check_size(path, (entry.size for entry in bundle.getmembers()))
+            with _tar_content(path) as content, tarfile.open(fileobj=content, mode="r:") as bundle:
+                _check_size(path, (entry.size for entry in bundle))  # before a member is passed over
                 bundle.extractall(folder, filter="data")
     except tarfile.FilterError as error:
         raise DataError(f"{path} is not safe to unpack: {error}") from None
@@ -100,10 +102,18 @@ def _unpack(path: Path, folder: Path) -> None:
         raise DataError(f"{path} cannot be unpacked ({reason}); it may be incomplete: get it again") from None
 
 
+def _tar_content(path: Path) -> BinaryIO | BoundedGzip:
+    return BoundedGzip(path) if is_gzip(path) else path.open("rb")
+
+
 def _check_size(path: Path, sizes: Iterable[int]) -> None:
-    total = sum(sizes)
-    if total > LARGEST:
-        raise DataError(f"{path} would unpack to {total / 1024**3:.0f} GB, more than {LARGEST // 1024**3}; refused")
+    """Refuse what would fill the disk, or holds far more than a file of this size can, at the first such member."""
+    total, packed = 0, path.stat().st_size
+    for size in sizes:
+        total += size
+        if total > LARGEST:
+            raise DataError(f"{path} would unpack to {total / 1024**3:.0f} GB, more than {LARGEST // 1024**3}; refused")
+        check_ratio(path, total, packed)
 
 
 def find(root: Path, *names: str) -> Path | None:

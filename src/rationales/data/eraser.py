@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.data.archives import find
-from rationales.data.example import Example, Extent, of_words, words_of
+from rationales.data.example import IN_TOKENS, Example, Extent, of_words, words_of
 from rationales.data.tables import field, json_lines, text_of
 from rationales.errors import DataError
 
@@ -40,6 +40,7 @@ def movies(root: Path, split: str) -> Iterator[Example]:
             spans=of_words(words, _evidence(place, row, text, words)),
             others=tuple(others),
             meta={"annotated": "exhaustively" if split == "test" else "partly"},
+            marked_in=IN_TOKENS,
         )
 
 
@@ -60,6 +61,7 @@ def multirc(root: Path, split: str) -> Iterator[Example]:
             label=str(field(place, row, "classification")).lower(),
             spans=of_words(words, _evidence(place, row, text, words)),
             pair=str(field(place, row, "query")),
+            marked_in=IN_TOKENS,
         )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rationales.data.archives import find
-from rationales.data.example import Example, Extent, of_words
+from rationales.data.example import IN_TOKENS, Example, Extent, of_words
 from rationales.data.tables import table
 from rationales.errors import DataError
 
@@ -51,6 +51,7 @@ def _example(place: str, row: dict[str, str], agree: int) -> Example:
         pair_spans=_spans(place, words[1], agreed[1]),
         others=own[0],
         pair_others=own[1],
+        marked_in=IN_TOKENS,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from rationales.errors import DataError
 
 Extent = tuple[int, int]  # start and end in characters; the end is not included
+IN_CHARACTERS, IN_TOKENS = "characters", "whitespace-tokens"  # what people could mark
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels; right and bottom are not included
 
 
@@ -31,8 +32,12 @@ class Example:
     others: tuple[tuple[Extent, ...], ...] = ()  # what further people marked in the text: a human ceiling
     pair_others: tuple[tuple[Extent, ...], ...] = ()  # and what the same people marked in the pair
     meta: Mapping[str, str] = field(default_factory=dict, compare=False)  # what else the file says
+    place: str = field(default="", compare=False)  # where it stands: "FILE, line 3"
+    marked_in: str = IN_CHARACTERS  # what people could mark: characters, or only whole white-space tokens
 
     def __post_init__(self) -> None:
+        if self.marked_in not in (IN_CHARACTERS, IN_TOKENS):
+            raise DataError(f"{self.name}: marked_in is {IN_CHARACTERS} or {IN_TOKENS}, not {self.marked_in!r}")
         for spans in (self.spans, *self.others):
             _check(self.name, self.text, spans or ())
         for spans in (self.pair_spans, *self.pair_others):
@@ -40,6 +45,13 @@ class Example:
         for left, top, right, bottom in self.boxes:
             if not (0 <= left < right and 0 <= top < bottom):
                 raise DataError(f"{self.name}: {(left, top, right, bottom)} is no box (left, top, right, bottom)")
+
+    @property
+    def whereabouts(self) -> str:
+        """What to call it in a message: where it stands and its name, which says nothing where it is a mere number."""
+        if not self.place:
+            return self.name
+        return self.place if self.name.isdecimal() else f"{self.place} ({self.name})"
 
     @property
     def marked(self) -> bool:

@@ -12,7 +12,7 @@ from rationales.data.download import Progress, fetch
 from rationales.data.example import Example
 from rationales.data.pictures import holds_pictures, pictures
 from rationales.data.registry import DATASETS, Dataset
-from rationales.data.texts import ENDS, is_texts, texts
+from rationales.data.texts import ENDS, LABEL, TEXT, Columns, is_texts, texts
 from rationales.errors import DataError, OptionError
 
 ALIASES = (("val", "dev", "valid", "validation"), ("test", "testing"), ("train", "training"))
@@ -24,6 +24,10 @@ def read(
     folder: str | os.PathLike[str] | None = None,
     limit: int | None = None,
     progress: Progress | None = None,
+    *,
+    spread: bool = False,
+    text_column: str | None = None,
+    label_column: str | None = None,
 ) -> list[Example]:
     """Examples of a data set.
 
@@ -31,14 +35,39 @@ def read(
     archive of pictures. `split`: train, val (or dev), test; by default the set's own for evaluation, all of a path.
     `folder`: where a named set lies: its folder, its archive, or a folder that holds either. Without it the set is
     looked for in the cache (`$XDG_CACHE_HOME/rationales/data`) and otherwise downloaded to it from its official
-    address, checksum verified; `progress` is then told bytes so far and bytes in all. `limit`: the first so many.
+    address, checksum verified; `progress` is then told bytes so far and bytes in all. `limit`: the first so many, and
+    nothing after them is read; with `spread`, so many that are evenly spread over the data. `text_column` and
+    `label_column`: what a file of texts calls its columns `text` and `label`.
     """
     if limit is not None and limit < 1:
         raise OptionError(f"limit must be at least 1, not {limit}")
-    examples = list(islice(_examples(name_or_path, split, folder, progress), limit))
+    columns = Columns(text_column or TEXT, label_column or LABEL)
+
+    def stream() -> Iterator[Example]:
+        return _examples(name_or_path, split, folder, progress, columns)
+
+    if spread and limit is not None:
+        selected = iter(spread_positions(sum(1 for _ in stream()), limit))  # two passes: only what is selected is kept
+        position = next(selected, -1)
+        examples = []
+        for number, example in enumerate(stream()):
+            if number == position:
+                examples.append(example)
+                position = next(selected, -1)
+    else:
+        examples = list(islice(stream(), limit))
     if not examples:
         raise DataError(f"{name_or_path} holds no examples")
     return examples
+
+
+def spread_positions(count: int, limit: int | None) -> list[int]:
+    """At most `limit` of the numbers below `count`: the middles of `limit` equal parts, the same for everybody."""
+    if limit is None or limit >= count:
+        return list(range(count))
+    if limit < 1:
+        raise OptionError(f"limit must be at least 1, not {limit}")
+    return [(2 * part + 1) * count // (2 * limit) for part in range(limit)]
 
 
 def _examples(
@@ -46,9 +75,11 @@ def _examples(
     split: str | None,
     folder: str | os.PathLike[str] | None,
     progress: Progress | None,
+    columns: Columns,
 ) -> Iterator[Example]:
     found = DATASETS.get(name_or_path) if isinstance(name_or_path, str) else None
     if found is not None:
+        _check_columns_allowed(columns, found.name)
         part = _split(found, split)
         yield from found.reader(_root(found, part, folder, progress), part)
         return
@@ -59,15 +90,21 @@ def _examples(
         )
     if folder is not None:
         raise OptionError(f"{path} is a path of its own; folder goes with the name of a data set")
-    yield from _own(path, split)
+    yield from _own(path, split, columns)
 
 
-def _own(path: Path, split: str | None) -> Iterator[Example]:
+def _check_columns_allowed(columns: Columns, data: str) -> None:
+    if columns != Columns():
+        raise OptionError(f"{data} is no file of texts (CSV, TSV, JSON lines), so it takes no names of columns")
+
+
+def _own(path: Path, split: str | None, columns: Columns) -> Iterator[Example]:
     """A user's own data."""
     if path.is_file() and is_texts(path):
         if split is not None:
             raise OptionError(f"{path} is one file without splits; leave the split {split!r} out")
-        return texts(path)
+        return texts(path, columns)
+    _check_columns_allowed(columns, str(path))
     root = opened(path)
     if root.is_dir() and holds_pictures(root):
         return pictures(root, None if split is None else _canonical(split))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rationales.data.archives import find
-from rationales.data.example import Example, Extent, of_words
+from rationales.data.example import IN_TOKENS, Example, Extent, of_words
 from rationales.data.tables import lines
 from rationales.errors import DataError
 
@@ -62,6 +62,7 @@ def _example(name: str, words: list[str], phrases: list[Phrase], scores: Mapping
         label=label,
         spans=None if label == "neutral" else of_words(extents, marked),
         meta={"class": str(whole.judged), "score": f"{value:g}"},
+        marked_in=IN_TOKENS,
     )
 
 

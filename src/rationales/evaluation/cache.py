@@ -39,17 +39,18 @@ _ROOT = Path(__file__).resolve().parents[1]
 _IMPORTED = re.compile(rb"^from rationales\.methods\.(\w+) import", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Cache:
-    """A folder of scores."""
+    """A folder of scores; where it cannot be written, scores are not kept and `problem` says why."""
 
     folder: Path
+    problem: str = ""
 
     def __post_init__(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"cannot keep scores in {self.folder}: {error.strerror}") from error
+            self.problem = f"{self.folder} cannot be made ({error.strerror})"
 
     def get(self, key: str, units: int) -> Scored | None:
         """The entry, if it is there, whole and of the right length."""
@@ -67,15 +68,26 @@ class Cache:
         return Scored(scores, float(told.get("seconds", 0.0)))
 
     def put(self, key: str, entry: Scored) -> None:
-        """Keep scores; failures are not kept, they may be mended."""
+        """Keep scores; failures are not kept, they may be mended. After a write that failed nothing more is kept."""
         from safetensors.numpy import save
 
-        if entry.scores is None:
+        if entry.scores is None or self.problem:
             return
         path = self._path(key)
-        path.parent.mkdir(exist_ok=True)
         told = json.dumps({"format": FORMAT, "key": key, "seconds": entry.seconds})
-        write_bytes(path, save({"scores": np.ascontiguousarray(entry.scores, np.float32)}, {"entry": told}))
+        content = save({"scores": np.ascontiguousarray(entry.scores, np.float32)}, {"entry": told})
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_bytes(path, content)
+        except (OSError, InputError) as error:
+            reason = getattr(error if isinstance(error, OSError) else error.__cause__, "strerror", None) or error
+            self.problem = f"{self.folder} cannot be written ({reason})"
+
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of the table should know."""
+        if not self.problem:
+            return ()
+        return (f"Scores were not kept: {self.problem}; the next run starts anew. Give another folder as cache.",)
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.safetensors"

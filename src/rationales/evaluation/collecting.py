@@ -19,6 +19,7 @@ from rationales.evaluation.filling import Filler
 from rationales.evaluation.metrics import Metric
 from rationales.evaluation.protocol import Protocol
 from rationales.evaluation.selection import Selection
+from rationales.evaluation.unit_marks import judged_on_units
 from rationales.evaluation.words import gold_pixels, word_scores
 from rationales.methods import Method
 from rationales.models.batch import Batch
@@ -35,7 +36,7 @@ class Collected:
     """What has been found for one row so far."""
 
     scored: list[Scored] = field(default_factory=list)
-    words: list[np.ndarray | None] = field(default_factory=list)
+    words: list[np.ndarray | None] = field(default_factory=list)  # scores of units, or of white-space tokens
     curves: list[Faithfulness] = field(default_factory=list)
     pictures: dict[str, list[float]] = field(default_factory=dict)
     measuring: float = 0.0  # seconds that faithfulness took
@@ -80,9 +81,10 @@ def collect(job: Job, held: Held, entry: Entry, into: Collected, progress: Progr
     into.scored += scored
     for example, one, own in zip(held.examples, held.encoded, scored, strict=True):
         if model.kind == "text":
-            into.words.append(
-                None if own.scores is None else word_scores(example.text, example.pair, one.units, own.scores)
-            )
+            scores = own.scores
+            if scores is not None and not judged_on_units(recipe, example):
+                scores = word_scores(example.text, example.pair, one.units, scores)
+            into.words.append(scores)
         for metric in job.metrics:
             if metric.kind == "picture":
                 into.pictures.setdefault(metric.name, []).append(_of_picture(model, metric, example, one, own))

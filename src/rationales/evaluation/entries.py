@@ -7,6 +7,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rationales.errors import OptionError
+from rationales.evaluation.metrics import check_names
+from rationales.evaluation.protocol import Protocol
+from rationales.evaluation.protocol import protocol as find_protocol
+from rationales.evaluation.selection import Selection
+from rationales.evaluation.selection import selection as find_selection
 from rationales.methods import Method, build
 from rationales.options import check_option
 
@@ -56,6 +61,30 @@ def entries(wanted: Sequence[str | Mapping[str, Any] | MethodEntry], smooth: flo
     if twice := [title for number, title in enumerate(titles) if title in titles[:number]]:
         raise OptionError(f"two rows are called {twice[0]!r}; give them titles")
     return made
+
+
+def check_request(
+    methods: Sequence[str | Mapping[str, Any] | MethodEntry],
+    protocol: str | Protocol,
+    metrics: Sequence[str] | None,
+    smooth: float | None = None,
+    selection: str | Selection | None = None,
+    kinds: Sequence[str] = ("text", "image"),
+) -> None:
+    """Raise an OptionError where a name or an option fits none of these kinds of input; nothing has to be loaded."""
+    if metrics is not None:
+        check_names(metrics)
+    if selection is not None:
+        find_selection(selection)
+    errors = []
+    for kind in kinds:
+        try:
+            entries(methods, smooth, kind)
+            find_protocol(protocol, kind)
+        except OptionError as error:
+            errors.append(error)
+    if len(errors) == len(kinds):
+        raise errors[0]
 
 
 def _entry(one: str | Mapping[str, Any] | MethodEntry) -> MethodEntry:

@@ -31,7 +31,7 @@ class Evidence:
     """All that is known of one method's scores; lists have one entry per input."""
 
     raw: Sequence[np.ndarray]  # scores of the model's units
-    words: Sequence[np.ndarray] = ()  # scores of the white-space tokens; texts only
+    words: Sequence[np.ndarray] = ()  # scores of what is compared: units or white-space tokens; texts only
     gold: Sequence[np.ndarray | None] = ()  # (words,) bool; texts only
     keys: Sequence[int] = ()  # what ties are broken from
     curves: Faithfulness | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from rationales.errors import OptionError
 from rationales.evaluation import complexity, plausibility
 from rationales.evaluation.curves import Faithfulness
+from rationales.options import suggestion
 
 # What a function is given, by the metric's kind; gold, chosen and scores are (n,) over one input's words.
 KINDS = {
@@ -134,20 +135,29 @@ def wanted(names: Sequence[str] | None, has: set[str], room: str = "these exampl
     """
     if names is None:
         return [one for one in METRICS.values() if one.default and set(one.needs) <= has]
+    check_names(names)
     found = []
     for full in names:
         name, _, rule = full.partition("@")
-        if name not in METRICS:
-            raise OptionError(f"there is no metric {name!r}; there are: {', '.join(METRICS)}")
-        if rule and METRICS[name].kind not in ("choice", "shape"):
-            raise OptionError(f"the metric {name} selects no words, so it takes no @{rule}")
         if missing := [one for one in METRICS[name].needs if one not in has]:
             said = {"marks": "people's marks (spans)", "boxes": "boxes", "text": "texts", "model": "a model"}
             raise OptionError(f"the metric {name} needs {said[missing[0]]}, and {room} have none")
         found.append(replace(METRICS[name], name=full, rule=rule))
-    if not found:
-        raise OptionError("no metric asked for; leave metrics out for the usual ones")
     return found
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise an OptionError where a name is none of a metric, or has a rule behind an @ and cannot have one."""
+    if not names:
+        raise OptionError("no metric asked for; leave metrics out for the usual ones")
+    for full in names:
+        name, _, rule = full.partition("@")
+        if name not in METRICS:
+            raise OptionError(
+                f"there is no metric {name!r}{suggestion(name, METRICS)}; there are: {', '.join(METRICS)}"
+            )
+        if rule and METRICS[name].kind not in ("choice", "shape"):
+            raise OptionError(f"the metric {name} selects no words, so it takes no @{rule}")
 
 
 def left_out(has: set[str], kind: str) -> tuple[str, ...]:

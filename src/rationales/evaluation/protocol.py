@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.options import option
+from rationales.options import option, suggestion
 
 TOKENS = ("pad", "mask", "unk", "zero", "mean")  # what a word can be replaced by, at the word embeddings
 REMOVALS = ("baseline", "reference", *TOKENS, "delete", "fill")
 NORMALISERS = ("mean", "count+1", "area")  # or sum/N
 DELETED, FILLED = "delete", "fill"
+AS_MARKED, UNITS, WHITESPACE_TOKENS = "as-marked", "units", "whitespace-tokens"  # what agreement is measured on
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ class Protocol:
     odds_level: float | None = option(None, "log-odds: one level, or all by the normaliser")
     clip: float = option(1e-6, "log-odds: probabilities are kept this far from 0 and 1")
     selection: str = option("gold-length", "which units token and span agreement select (see `selection`)")
+    agreement_on: str = option(
+        AS_MARKED,
+        "what agreement with people is measured on: units (without punctuation that nobody marked), whitespace-tokens "
+        "(each with the mean of its units), or as-marked: units, but white-space tokens where people marked those",
+        AS_MARKED,
+        UNITS,
+        WHITESPACE_TOKENS,
+    )
 
     def __post_init__(self) -> None:
         # lists come from JSON, and one name of several is still a tuple of names
@@ -150,6 +159,7 @@ class Protocol:
         if self.empty != "evaluate":
             parts.append({"zero": "an empty rationale counts 0", "skip": "empty rationales skipped"}[self.empty])
         parts += [self._curves(), self._odds(), f"selection {self.selection}"]
+        parts += [] if self.images else [f"agreement on {_AGREEMENT[self.agreement_on]}"]
         return f"{self.name}: {', '.join(parts)}"
 
     def _steps(self) -> str:
@@ -183,7 +193,10 @@ class Protocol:
         """The inverse of `to_dict`; fields that are left out have their defaults."""
         known = {one.name for one in fields(cls)}
         if unknown := sorted(set(data) - known):
-            raise OptionError(f"a protocol has no field {unknown[0]!r}; its fields are: {', '.join(sorted(known))}")
+            close = suggestion(unknown[0], known)
+            raise OptionError(
+                f"a protocol has no field {unknown[0]!r}{close}; its fields are: {', '.join(sorted(known))}"
+            )
         try:
             return cls(**data)
         except (TypeError, ValueError) as error:
@@ -191,6 +204,11 @@ class Protocol:
 
 
 _PAST = {"keep": "kept", "remove": "removed"}
+_AGREEMENT = {
+    AS_MARKED: "units (on white-space tokens where people marked those)",
+    UNITS: "units",
+    WHITESPACE_TOKENS: "white-space tokens",
+}
 _NINETEEN = tuple(number / 20 for number in range(1, 20))
 _ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)
 
@@ -220,8 +238,15 @@ PRESETS: dict[str, Protocol] = {
     for one in (
         _MARC,
         replace(_MARC, name="marc-images", removal=("blur-10", "black", "mean", "white")),
-        Protocol(name="eraser-paper", removal=DELETED, levels=_ERASER, normaliser="count+1", selection="gold-share"),
-        Protocol(name="eraser-code", levels=_ERASER, selection="gold-share"),
+        Protocol(
+            name="eraser-paper",
+            removal=DELETED,
+            levels=_ERASER,
+            normaliser="count+1",
+            selection="gold-share",
+            agreement_on=WHITESPACE_TOKENS,
+        ),
+        Protocol(name="eraser-code", levels=_ERASER, selection="gold-share", agreement_on=WHITESPACE_TOKENS),
         _AML,
         Protocol(
             name="im",
@@ -260,6 +285,11 @@ PRESETS: dict[str, Protocol] = {
 _FOR_IMAGES = {"marc": "marc-images"}  # the same recipe with the baselines of the paper's picture experiment
 
 
+def unknown_protocol(name: str) -> OptionError:
+    """The error for a name that no protocol has."""
+    return OptionError(f"there is no protocol {name!r}{suggestion(name, PRESETS)}; there are: {', '.join(PRESETS)}")
+
+
 def protocol(wanted: str | Protocol, kind: str = "text") -> Protocol:
     """The protocol of this name for models that read this kind of input; a Protocol is taken as it is."""
     if isinstance(wanted, Protocol):
@@ -267,7 +297,7 @@ def protocol(wanted: str | Protocol, kind: str = "text") -> Protocol:
     elif wanted in PRESETS:
         found = PRESETS[_FOR_IMAGES.get(wanted, wanted) if kind == "image" else wanted]
     else:
-        raise OptionError(f"there is no protocol {wanted!r}; there are: {', '.join(PRESETS)}")
+        raise unknown_protocol(wanted)
     if found.images and kind != "image":
         raise OptionError(f"protocol {found.name} is for pictures, and this model reads none; use marc")
     if kind != "text" and not found.images and found.removal != "baseline":

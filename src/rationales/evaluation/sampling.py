@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from rationales.errors import OptionError
+from rationales.data.reading import spread_positions
 
 T = TypeVar("T")
 
@@ -15,9 +15,4 @@ def evenly(items: Sequence[T], limit: int | None) -> list[T]:
 
     Of n items the middles of `limit` equal parts are taken; there is no randomness in it.
     """
-    if limit is None:
-        return list(items)
-    if limit < 1:
-        raise OptionError(f"limit must be at least 1, not {limit}")
-    n = len(items)
-    return list(items) if limit >= n else [items[(2 * part + 1) * n // (2 * limit)] for part in range(limit)]
+    return [items[position] for position in spread_positions(len(items), limit)]

@@ -18,6 +18,7 @@ from rationales.errors import InputError, OptionError
 from rationales.evaluation.curves import Faithfulness
 from rationales.evaluation.fitting import LOW, SHARES, Agreement, leave_one_out, share_curve
 from rationales.evaluation.plausibility import best_threshold_iou, normalised, top
+from rationales.options import suggestion
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +247,9 @@ def selection(wanted: str | Selection) -> Selection:
         return wanted
     name, _, number = wanted.partition("=")
     if name not in SELECTIONS:
-        raise OptionError(f"there is no selection {name!r}; there are: {', '.join(SELECTIONS)}")
+        raise OptionError(
+            f"there is no selection {name!r}{suggestion(name, SELECTIONS)}; there are: {', '.join(SELECTIONS)}"
+        )
     if not number:
         return SELECTIONS[name]()
     try:

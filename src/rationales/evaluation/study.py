@@ -24,6 +24,7 @@ from rationales.evaluation.protocol import protocol as find
 from rationales.evaluation.selection import Selection
 from rationales.evaluation.selection import selection as find_rule
 from rationales.evaluation.table import Cell, Row, Table
+from rationales.evaluation.unit_marks import UnitExtents, compared_units, gold_units, judged_on_units, unit_extents
 from rationales.evaluation.words import gold_words
 from rationales.models.model import Model
 from rationales.models.text import TextModel
@@ -38,11 +39,12 @@ class Study:
     job: Job
     examples: Sequence[Any]
     names: Sequence[str]
-    gold: Sequence[np.ndarray | None]  # (words,) bool each; what people marked
+    gold: Sequence[np.ndarray | None]  # (white-space tokens,) bool each; what people marked
     right: Sequence[int | None]  # the gold classes
     selection: str
     remarks: tuple[str, ...]  # what a reader of the table should know
     _held: tuple[int, Held] | None = field(default=None, repr=False)
+    _extents: dict[int, UnitExtents] = field(default_factory=dict, repr=False)  # of examples that are judged on units
 
     def rows(self, entries: Sequence[Entry], progress: Progress | None = None) -> list[Row]:
         """One row for each method, judged on all examples."""
@@ -69,7 +71,7 @@ class Study:
             baseline=job.model.baseline,
             seed=job.seed,
             versions=versions(),
-            remarks=(*self.remarks, *remarks),
+            remarks=(*self.remarks, *remarks, *(() if job.cache is None else job.cache.remarks())),
         )
 
     def _hold(self, begin: int, at_once: int) -> Held:
@@ -78,14 +80,17 @@ class Study:
             some, model, recipe = slice(begin, begin + at_once), self.job.model, self.job.recipe
             examples, right = self.examples[some], self.right[some]
             self._held = None  # before the next ones are made: two parts need not fit into memory
-            encoded = model.encode([model.read(one.given(), one.name) for one in examples])
+            encoded = model.encode([model.read(one.given(), whereabouts(one)) for one in examples])
+            for number, (example, encoding) in enumerate(zip(examples, encoded, strict=True), begin):
+                if model.kind == "text" and judged_on_units(recipe, example):
+                    self._extents[number] = unit_extents(example, encoding.units)
             batch = model.batch(encoded, self.job.seed)
             with model.borrowed():
                 predicted = batch.predict().double().cpu().numpy()
             if not np.isfinite(predicted).all():
                 bad = int(np.flatnonzero(~np.isfinite(predicted).all(1))[0])
                 raise InputError(
-                    f"the model gives NaN or infinite logits for {self.names[begin + bad]}; check its weights"
+                    f"the model gives NaN or infinite logits for {whereabouts(examples[bad])}; check its weights"
                 )
             said = predicted.argmax(-1).tolist()
             pairs = zip(right, said, strict=True)
@@ -115,10 +120,11 @@ class Study:
         if good:
             text = job.model.kind == "text"
             texts = [self.examples[number] for number in good] if text else []
+            compared = [self._compared(number, found.words[number]) for number in good] if text else []
             evidence = Evidence(
                 raw=[scores for one in found.scored if (scores := one.scores) is not None],
-                words=[words for words in found.words if words is not None],
-                gold=[self.gold[number] for number in good] if text else [],
+                words=[scores for scores, _ in compared],
+                gold=[gold for _, gold in compared],
                 keys=[tie_key(job.seed, one.text, one.pair) for one in texts],
                 curves=curves,
                 pictures={name: np.array(values)[good] for name, values in found.pictures.items()},
@@ -137,6 +143,16 @@ class Study:
             curves=_mean_curves(curves),
             measuring=found.measuring / len(good) if curves is not None else float("nan"),
         )
+
+    def _compared(self, number: int, scores: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Scores and marks of an example on what agreement is measured on: white-space tokens or units."""
+        values = np.asarray(scores, dtype=np.float64)
+        if number not in self._extents:
+            return values, self.gold[number]
+        extents = self._extents[number]
+        gold = gold_units(self.examples[number], extents)
+        compared = compared_units(gold, extents)
+        return values[compared], None if gold is None else gold[compared]
 
 
 def study(
@@ -209,10 +225,10 @@ def _checked(examples: Sequence[Any], recipe: Protocol, model: Model) -> list[st
     for one in examples:
         if (one.picture is None) == (model.kind == "image"):
             kind = "a picture" if model.kind == "image" else "a text"
-            raise InputError(f"{one.name} is not {kind}, which is what {model.name} reads")
+            raise InputError(f"{whereabouts(one)} is not {kind}, which is what {model.name} reads")
         if one.label is None and (recipe.label == "gold" or recipe.only_correct):
             advice = "use one that measures the predicted label"
-            raise InputError(f"{one.name} has no label, and protocol {recipe.name} needs it; {advice}")
+            raise InputError(f"{whereabouts(one)} has no label, and protocol {recipe.name} needs it; {advice}")
     return names
 
 
@@ -220,7 +236,12 @@ def _right(model: Model, example: Any) -> int | None:
     try:
         return model.target(example.label)
     except RationalesError as error:
-        raise InputError(f"{example.name}: {error}") from None
+        raise InputError(f"{whereabouts(example)}: {error}") from None
+
+
+def whereabouts(example: Any) -> str:
+    """What to call an example in a message: its file and line where they are known, else its name."""
+    return str(getattr(example, "whereabouts", example.name))
 
 
 def _has(model: Model, examples: Sequence[Any], gold: Sequence[np.ndarray | None]) -> set[str]:

@@ -113,7 +113,7 @@ class Table:
         for row in self.rows:
             cells = [self._cell(row, name, stars) for name in self.metrics]
             seconds = ["–" if math.isnan(row.seconds) else f"{row.seconds:.3g}"] if timed else []
-            lines.append("| " + " | ".join([row.title, *cells, *seconds]) + " |")
+            lines.append("| " + " | ".join([_in_markdown(row.title), *cells, *seconds]) + " |")
         return "\n".join([*lines, "", *self.notes(reference)]) + "\n"
 
     def notes(self, reference: str | None = None) -> list[str]:
@@ -192,6 +192,11 @@ class Table:
 
         return plot(self, path)
 
+    def _repr_html_(self) -> str:
+        from rationales.evaluation.table_html import to_html
+
+        return to_html(self)
+
     def __str__(self) -> str:
         return self.to_markdown()
 
@@ -201,6 +206,11 @@ def _compared(row: Cell, reference: Cell, seed: int) -> Comparison:
     if row.weights is not None and reference.weights is not None:
         weights = (np.array(row.weights), np.array(reference.weights))
     return compare(np.array(row.values), np.array(reference.values), weights, seed=seed)
+
+
+def _in_markdown(title: str) -> str:
+    """A title that stays in its cell: on one line, with its vertical bars escaped."""
+    return " ".join(title.split()).replace("|", "\\|")
 
 
 def short(value: float) -> str:

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rationales.errors import InputError
-from rationales.evaluation.protocol import Protocol
+from rationales.evaluation.protocol import WHITESPACE_TOKENS, Protocol
 from rationales.evaluation.table import Cell, Row, Table
 
 FORMAT = 1  # raised when the saved form changes so that older files would be misread
 _HEAD = ("title", "method", "options", "smooth", "metric", "mean", "low", "high", "n", "inputs", "seconds")
+_BEFORE = {"agreement_on": WHITESPACE_TOKENS}  # what tables were made with before the protocol said it
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")
 _TAIL = ("protocol", "selection", "model", "seed")
 
 
@@ -24,14 +26,21 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([*_HEAD, *_TAIL])
     protocol = "" if table.protocol is None else table.protocol.name
-    tail = (protocol, table.selection, table.model, table.seed)
+    tail = (*map(as_text_cell, (protocol, table.selection, table.model)), table.seed)
     for row in table.rows:
-        head = (row.title, row.method, json.dumps(dict(row.options), default=str), _text(row.smooth))
+        options = json.dumps(dict(row.options), default=str)
+        head = (*map(as_text_cell, (row.title, row.method, options)), _text(row.smooth))
         for name, cell in row.cells.items():
             own = cell.estimate
             numbers = (_text(own.mean), _text(own.low), _text(own.high), own.n, len(table.inputs), _text(row.seconds))
-            writer.writerow([*head, name, *numbers, *tail])
+            writer.writerow([*head, as_text_cell(name), *numbers, *tail])
     return buffer.getvalue()
+
+
+def as_text_cell(text: str) -> str:
+    """The text with an apostrophe before it where a spreadsheet would take it for a formula and run it."""
+    one_kind = text.replace("\r\n", "\n").replace("\r", "\n")  # a bare \r would not be quoted, and end the line
+    return f"'{one_kind}" if one_kind.startswith(_FORMULA) else one_kind
 
 
 def _text(value: float | None) -> str:
@@ -67,7 +76,7 @@ def from_dict(data: Mapping[str, Any]) -> Table:
             rows=tuple(_row_from_dict(row) for row in data["rows"]),
             metrics=tuple(data["metrics"]),
             inputs=tuple(data["inputs"]),
-            protocol=None if data["protocol"] is None else Protocol.from_dict(data["protocol"]),
+            protocol=None if data["protocol"] is None else Protocol.from_dict(_BEFORE | data["protocol"]),
             selection=data["selection"],
             model=data["model"],
             baseline=data["baseline"],

@@ -104,7 +104,7 @@ def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
 def times(rows: Mapping[str, Row], inputs: int, seconds: float) -> str:
     """How long this run took, what its rows took when they were made, and what measuring costs beside explaining."""
     made = sum(row.seconds for row in rows.values() if row.smooth is None and not math.isnan(row.seconds)) * inputs
-    said = [f"This run took {_long(seconds)}; scoring for all rows took {_long(made)} when they were made."]
+    said = [f"This run took {duration(seconds)}; scoring for all rows took {duration(made)} when they were made."]
     for key in (MARC, DEFAULT):
         if key in rows and rows[key].seconds > 0 and not math.isnan(rows[key].measuring):
             share = rows[key].measuring / rows[key].seconds
@@ -132,5 +132,8 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _long(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+def duration(seconds: float) -> str:
+    """12.3 s, 4.5 min, 6.7 h."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

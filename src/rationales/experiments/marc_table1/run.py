@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from rationales.data import Example, read
 from rationales.errors import RationalesError
 from rationales.evaluation.cache import code_print, model_print
+from rationales.evaluation.collecting import Progress
 from rationales.evaluation.entries import MethodEntry, entries
 from rationales.evaluation.sampling import evenly
 from rationales.evaluation.statistics import human_ceiling
@@ -18,7 +19,7 @@ from rationales.evaluation.study import Study, study
 from rationales.evaluation.table import Cell, Row, Table
 from rationales.evaluation.words import gold_words, other_words
 from rationales.experiments.marc_table1 import widths
-from rationales.experiments.marc_table1.report import sections
+from rationales.experiments.marc_table1.report import duration, sections
 from rationales.experiments.marc_table1.rows import (
     MAIN,
     MARC,
@@ -72,10 +73,13 @@ def reproduce(request: Request) -> Outcome:
         work.carry_over()
         todo = [spec for spec in specs if spec.key not in work.rows]
         total = sum(work.cost(spec) for spec in todo) or 1.0
-        done = 0.0
-        for spec in todo:
-            work.add(spec, done / total, work.cost(spec) / total)
+        work.tell(plan(todo, len(test), len(validation)))
+        done, rows_began = 0.0, time.perf_counter()
+        for number, spec in enumerate(todo, start=1):
+            line = work.add(spec, done / total, work.cost(spec) / total)
             done += work.cost(spec)
+            left = "" if number == len(todo) else f"; {time_left(time.perf_counter() - rows_began, done / total)}"
+            work.tell(f"[{number}/{len(todo)}] {line}{left}")
     if request.progress is not None:
         request.progress(1.0)
     return work.outcome(time.perf_counter() - began)
@@ -94,29 +98,42 @@ class _Work:
 
     def cost(self, spec: RowSpec) -> float:
         """How long a row takes, beside the others."""
-        share = len(self.validation.examples) / max(1, len(self.test.examples))
-        own = spec.cost * (share if spec.key.endswith(SMOOTHED) else 1.0)  # a smoothed row has its scores already
-        return FAITHFULNESS + own
+        return FAITHFULNESS + self._scoring_cost(spec)
 
-    def add(self, spec: RowSpec, begin: float, share: float) -> None:
-        """Make one row and write what there is."""
+    def _scoring_cost(self, spec: RowSpec) -> float:
+        """A smoothed row has its scores of test reviews already, and needs those of validation reviews."""
+        share = len(self.validation.examples) / max(1, len(self.test.examples))
+        return spec.cost * (share if spec.key.endswith(SMOOTHED) else 1.0)
+
+    def tell(self, line: str) -> None:
+        """Pass a line on to whoever listens."""
+        if self.request.tell is not None:
+            self.request.tell(line)
+
+    def add(self, spec: RowSpec, begin: float, share: float) -> str:
+        """Make one row, write what there is, and say in a line what came out."""
         began = time.perf_counter()
-        width = self._width(spec) if spec.key.endswith(SMOOTHED) else None
+        width, on_validation = None, 0.0
+        if spec.key.endswith(SMOOTHED):
+            on_validation = share * self._scoring_cost(spec) / self.cost(spec)
+            width = self._width(spec, self._report(begin, on_validation))
         entry = MethodEntry(spec.method, spec.options, width, titled(spec, width))
-        report = self.request.progress
         (row,) = self.test.rows(
-            entries([entry], None, "text")[:1],
-            None if report is None else lambda done: report(begin + share * min(done, 1.0)),
+            entries([entry], None, "text")[:1], self._report(begin + on_validation, share - on_validation)
         )
         self.rows[spec.key] = row
         self._write()
-        if self.request.tell is not None:
-            means = "  ".join(f"{name} {row.cells[name].estimate.mean:.3f}" for name in MAIN)
-            self.request.tell(f"{row.title}: {means}  ({time.perf_counter() - began:.1f} s)")
+        means = "  ".join(f"{name} {row.cells[name].estimate.mean:.3f}" for name in MAIN)
+        return f"{row.title}: {means}  ({duration(time.perf_counter() - began)})"
 
-    def _width(self, spec: RowSpec) -> float:
+    def _report(self, begin: float, share: float) -> Progress | None:
+        """The progress of a part of the work that begins at `begin` and is this share of all."""
+        report = self.request.progress
+        return None if report is None else lambda done: report(begin + share * min(done, 1.0))
+
+    def _width(self, spec: RowSpec, progress: Progress | None) -> float:
         if spec.plain not in self.widths:
-            self.widths[spec.plain] = widths.measured(self.validation, spec)
+            self.widths[spec.plain] = widths.measured(self.validation, spec, progress)
         return widths.best(self.widths[spec.plain])
 
     def carry_over(self) -> None:
@@ -133,8 +150,7 @@ class _Work:
             self.widths = widths.load(out / "widths.json")
             return
         (out / "table.json").replace(out / BEFORE)
-        if self.request.tell is not None:
-            self.request.tell(f"{out / 'table.json'} is of another model, other reviews, seed or code: now {BEFORE}")
+        self.tell(f"{out / 'table.json'} is of another model, other reviews, seed or code: now {BEFORE}")
 
     def _same(self, old: Table) -> bool:
         """Whether rows of that table can stand in this one."""
@@ -172,6 +188,24 @@ class _Work:
         own = self.rows.get(MARC)
         parts = sections(table, self.widths, len(self.validation.examples), seconds)
         return Outcome(table, own.title if own else None, MAIN, tuple(parts), TITLE)
+
+
+def plan(todo: Sequence[RowSpec], test_reviews: int, validation_reviews: int) -> str:
+    """What is going to be made, in a line; it says which row takes the most, for it may be left out."""
+    if not todo:
+        return "all rows are there already"
+    dearest = max(todo, key=lambda spec: spec.cost)
+    share = dearest.cost / max(1.0, sum(spec.cost for spec in todo))
+    scoring = f"; {dearest.key} takes about {share:.0%} of the time for scores (--rows leaves rows out)"
+    return (
+        f"{len(todo)} rows on {test_reviews} test reviews, widths of smoothing on {validation_reviews} validation "
+        f"reviews{scoring if share > 0.3 and len(todo) > 1 else ''}"
+    )
+
+
+def time_left(elapsed: float, share: float) -> str:
+    """How long the rest will take if it goes on as it did for this share of the work."""
+    return f"about {duration(elapsed * (1 - share) / max(share, 1e-9))} left"
 
 
 def people(examples: Sequence[Example]) -> list[Row]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rationales.data import Example
+from rationales.evaluation.collecting import Progress
 from rationales.evaluation.entries import MethodEntry, entries
 from rationales.evaluation.study import Study
 from rationales.evaluation.words import gold_words
@@ -24,7 +25,7 @@ CRITERION = "average-precision"
 Measured = Mapping[str, float]  # width as text, or "none" -> mean over the validation reviews
 
 
-def measured(study: Study, spec: RowSpec) -> dict[str, float]:
+def measured(study: Study, spec: RowSpec, progress: Progress | None = None) -> dict[str, float]:
     """The mAP of a method on validation reviews without smoothing and with every width; the method is asked once.
 
     The mean of two: against the marks as they are, and against the sentences that hold one.
@@ -32,8 +33,10 @@ def measured(study: Study, spec: RowSpec) -> dict[str, float]:
     widths = [None, *WIDTHS]
     wanted = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
     chosen = entries(wanted, None, "text")[: len(wanted)]  # without the chance row, which is no part of this
-    made = study.rows(chosen)
-    wide = replace(study, gold=[gold_words(in_sentences(one)) for one in study.examples])  # what is held is shared
+    # the first row asks the method, and all others only smooth what it said
+    made = study.rows(chosen, None if progress is None else lambda done: progress(min(1.0, done * len(chosen))))
+    widened = [in_sentences(example) for example in study.examples]
+    wide = replace(study, examples=widened, gold=[gold_words(example) for example in widened])  # what is held is shared
     return {
         one.title: (one.cells[CRITERION].estimate.mean + other.cells[CRITERION].estimate.mean) / 2
         for one, other in zip(made, wide.rows(chosen), strict=True)
