@@ -11,6 +11,8 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from rationales.curves import curve as make_curve
+from rationales.curves import curve_probabilities, curve_thresholds
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smoothed
 from rationales.methods import Method, build
@@ -46,6 +48,10 @@ def explain(
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    threshold: float | None = ...,
+    share: float | None = ...,
+    top: int | None = ...,
+    curve: bool = ...,
     names: Sequence[str] | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> list[Rationale]: ...
@@ -61,6 +67,10 @@ def explain(
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    threshold: float | None = ...,
+    share: float | None = ...,
+    top: int | None = ...,
+    curve: bool = ...,
     names: str | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> Rationale: ...
@@ -75,6 +85,10 @@ def explain(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
+    threshold: float | None = None,
+    share: float | None = None,
+    top: int | None = None,
+    curve: bool = False,
     names: str | Sequence[str] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Rationale | list[Rationale]:
@@ -84,7 +98,10 @@ def explain(
     model of sounds a path or a tuple (samples, rate); or a list of these: a list in, a list out, all explained
     together. `target`: the label to explain, or one for each input;
     by default what the model predicts. `options`: the method's own. `smooth`: width of a Gaussian over neighbouring
-    units, for any method. `progress` is called with the share done, from 0 to 1.
+    units, for any method. `threshold`, `share` or `top`: which units make the rationale (score above it, that share of
+    all units, that many), in place of the method's own rule; the probabilities are those of this selection. `curve`:
+    also ask the model about selections of other sizes (`Rationale.curve`). `progress` is called with the share done,
+    from 0 to 1.
     """
     alone = not isinstance(inputs, list)
     listed: list[Any] = [inputs] if alone else inputs
@@ -97,6 +114,7 @@ def explain(
     if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
     seed = whole("the seed", seed)
+    rule = _requested_rule(threshold, share, top)
     found = build(method, dict(options or {}), model.kind)
     sources = [model.read(one, titles[number] if titles else None) for number, one in enumerate(listed)]
     for number, source in enumerate(sources):
@@ -107,7 +125,7 @@ def explain(
     for begin in range(0, len(sources), at_once):
         some = slice(begin, begin + at_once)
         report = _shifted(progress, begin / len(sources), len(sources[some]) / len(sources))
-        results += _explain_some(model, sources[some], found, wanted[some], seed, smooth, report)
+        results += _explain_some(model, sources[some], found, wanted[some], seed, smooth, rule, curve, report)
     return results[0] if alone else results
 
 
@@ -118,6 +136,8 @@ def _explain_some(
     wanted: Sequence[int | None],
     seed: int,
     smooth: float | None,
+    rule: Rule | None,
+    with_curve: bool,
     progress: Callable[[float], None] | None,
 ) -> list[Rationale]:
     started = time.perf_counter()
@@ -137,12 +157,14 @@ def _explain_some(
         scores = found.scores if smooth is None else smoothed(found.scores, batch, smooth)
         per_input = [values.detach().float().cpu() for values in batch.gather(scores)]
         _check_scores(per_input, titles, method)
-        rules = _rules(batch, method, per_input, target, full)
+        rules = _rules(batch, method, per_input, target, full) if rule is None else [rule] * batch.inputs
         hard = _hard(batch, rules, per_input)
         shown = batch.predict(torch.stack([hard, (1 - hard) * batch.rows.real, batch.zeros()]))
         answers = torch.cat([full[None], shown]).cpu()
         table = dict(zip(("full", "rationale", "complement", "baseline"), answers, strict=True))
-    _check_probabilities(table, titles)
+        thresholds = [curve_thresholds(values.numpy()) for values in per_input] if with_curve else []
+        sizes = curve_probabilities(batch, per_input, thresholds) if with_curve else None
+    _check_probabilities([*table.values(), *([] if sizes is None else [sizes.movedim(2, 0)])], titles)
     seconds = (time.perf_counter() - started) / len(sources)
     versions = _versions()
     options = {one.name: getattr(method, one.name) for one in fields(method)}
@@ -155,9 +177,9 @@ def _explain_some(
         described = model.describe(one, per_input[number])
         notes = [*described.pop("notes", ()), *(found.notes[number] if found.notes else [])]
         described.setdefault("baseline", model.baseline)
-        rule, read = rules[number], described.pop("read", None)
+        selecting, read = rules[number], described.pop("read", None)
         if read is not None:  # a share of what the model reads is another share of the whole picture
-            rule = rule.as_threshold(described["scores"][read])
+            selecting = selecting.as_threshold(described["scores"][read])
         notes += _notes(model, described["baseline"], said, decided)
         results.append(
             Rationale(
@@ -167,7 +189,7 @@ def _explain_some(
                 probabilities=said,
                 method=method.name,
                 model=model.name,
-                rule=rule,
+                rule=selecting,
                 unit=model.unit,
                 options=options,
                 seed=seed,
@@ -175,10 +197,23 @@ def _explain_some(
                 stop=found.stop[number] if found.stop else "",
                 seconds=round(seconds, 6),
                 notes=tuple(notes),
+                curve=None
+                if sizes is None
+                else make_curve(model.labels, described["scores"], thresholds[number], sizes[:, :, number]),
                 versions=versions,
             )
         )
     return results
+
+
+def _requested_rule(threshold: float | None, share: float | None, top: int | None) -> Rule | None:
+    """The rule that the user gives in place of the method's, if any."""
+    if threshold is None and share is None and top is None:
+        return None
+    for name, value in (("threshold", threshold), ("share", share)):
+        if value is not None:
+            check_option(name, value, "float", ())
+    return Rule(threshold, share, None if top is None else whole("top", top))
 
 
 def _rules(batch: Batch, method: Method, scores: Sequence[Tensor], target: Tensor, full: Tensor) -> list[Rule]:
@@ -247,9 +282,10 @@ def _check_logits(logits: Tensor, batch: Batch, titles: Sequence[str]) -> None:
         )
 
 
-def _check_probabilities(table: Mapping[str, Tensor], titles: Sequence[str]) -> None:
+def _check_probabilities(measured: Sequence[Tensor], titles: Sequence[str]) -> None:
+    """`measured`: tensors whose first axis is that of the inputs."""
     for number, title in enumerate(titles):
-        if not all(torch.isfinite(values[number]).all() for values in table.values()):
+        if not all(torch.isfinite(values[number]).all() for values in measured):
             raise InputError(
                 f"the model gives NaN or infinite logits for {title} when parts of it are replaced; "
                 "check its weights, or try another baseline"

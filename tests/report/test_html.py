@@ -33,7 +33,7 @@ TAGS = re.compile(
 # attribute -> what its value may be; titles and labels are our own words and numbers
 ATTRIBUTES = {
     "aria-hidden": "true",
-    "aria-label": "(Index|Threshold|Notes|Previous span|Next span|(Text|Pair); arrow keys walk through it)",
+    "aria-label": "(Index|Threshold|Notes|Information|Filter by label, name or words|Previous span|Next span|(Text|Pair); arrow keys walk through it)",
     "charset": "utf-8",
     "class": "[a-z0-9 ]+",
     "colspan": "2",
@@ -47,12 +47,13 @@ ATTRIBUTES = {
     "id": r"[rt]\d+",
     "lang": "en|",
     "name": "viewport|referrer|generator",
+    "placeholder": "Filter by label, name or words",
     "preserveaspectratio": "none",
     "role": "group|status",
     "scope": "col|row",
     "tabindex": "0",
-    "title": r"Previous span|Next span|Back to the method's own rule: [-+a-z0-9. %]+|[-+0-9.e]+",
-    "type": "range|button|application/json",
+    "title": r"Previous span|Next span|Back to the rule: [-+a-z0-9. %]+|[-+0-9.e]+",
+    "type": "range|search|button|application/json",
     "viewbox": r"0 0 \d+ \d+",
     "width": r"[\d.]+",
     **dict.fromkeys(("min", "max", "value"), r"\d+"),
@@ -100,7 +101,7 @@ class Reader(HTMLParser):
             self.content[tag][-1] += data
         if self._in_text():
             self.shown[-1] += data
-            if self.open[-1][0] in ("span", "mark"):
+            if any(tag in ("span", "mark") for tag, _ in self.open):
                 content, classes = self.units[-1]
                 self.units[-1] = (content + data, classes)
 
