@@ -26,7 +26,7 @@ def curved(rationale: Rationale) -> Rationale:
     """The same rationale with a curve whose probabilities tell the size: share alone, 1 - share without."""
     thresholds = curve_thresholds(rationale.scores)
     shares = tuple(float((rationale.scores > threshold).mean()) for threshold in thresholds)
-    alone = {label: shares for label in rationale.labels}
+    alone = dict.fromkeys(rationale.labels, shares)
     without = {label: tuple(1 - share for share in shares) for label in rationale.labels}
     return Rationale(**(vars(rationale) | {"curve": Curve(shares, tuple(thresholds), alone, without)}))
 
@@ -115,7 +115,9 @@ def test_moving_the_slider_shows_the_probabilities_of_that_selection(tmp_path: P
         "addEventListener('load', () => { const slider = document.querySelector('.cut'); slider.value = 3;"
         "slider.dispatchEvent(new Event('input')); });"
     )
-    source = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', f"<script>{driver}</script>", page([rationale]))
+    source = re.sub(
+        r'<meta http-equiv="Content-Security-Policy"[^>]*>', f"<script>{driver}</script>", page([rationale])
+    )
     (tmp_path / "page.html").write_text(source, encoding="utf-8")
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
     command += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path}/profile"]

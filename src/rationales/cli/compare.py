@@ -9,9 +9,23 @@ from typing import Annotated, Any
 import typer
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, method_rows, source
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Baseline, Device, File, Json, ModelName, Target, Text, Trust, Unit, methods_option
+from rationales.cli.shared import (
+    Baseline,
+    Device,
+    File,
+    Json,
+    ModelName,
+    Share,
+    Target,
+    Text,
+    Threshold,
+    Top,
+    Trust,
+    Unit,
+    methods_option,
+)
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -38,6 +52,9 @@ def compare(
     smooth: Annotated[
         float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
     ] = None,
+    threshold: Threshold = None,
+    share: Share = None,
+    top: Top = None,
     html: Annotated[Path | None, typer.Option(help="Write one page with a column for each method.")] = None,
     as_json: Json = False,
     device: Device = None,
@@ -54,6 +71,7 @@ def compare(
       rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
     """
     check_outputs(file or image, html)
+    check_rule(threshold, share, top)
     rows = method_rows(methods or ["marc,grad-cam" if image else "marc,occlusion"])
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
@@ -86,6 +104,10 @@ def compare(
                     seed=seed,
                     options=row["options"],
                     smooth=entry.smooth,
+                    threshold=threshold,
+                    share=share,
+                    top=top,
+                    curve=html is not None,
                     names=next((path.name for path in (file, image) if path is not None), None),
                     progress=None if report is None else _part(report, number, len(rows)),
                 )
