@@ -51,7 +51,8 @@ def curve_probabilities(batch: Batch, scores: Sequence[Tensor], thresholds: Sequ
             ]
         )
         both = torch.cat([keep, (1 - keep) * batch.rows.real])
-        pieces.append(batch.predict(both).cpu().unflatten(0, (2, len(keep))))
+        predicted = batch.predict(both).cpu()
+        pieces.append(predicted.reshape(2, len(keep), *predicted.shape[1:]))
     return torch.cat(pieces, 1)
 
 

@@ -43,6 +43,7 @@ const shared = (() => {
       const left = document.createElement("span");
       left.textContent = data.hidden ? `${data.hidden.toLocaleString("en")} more classes stay below 0.1 % throughout.` : "These are all classes.";
       button.replaceWith(left);
+      classes.closest(".wide").classList.add("tall");
       fill();
     });
 

@@ -48,7 +48,7 @@ def entered(stopping: Sequence[Stop], scores: np.ndarray, by_rule: np.ndarray) -
     nested = np.logical_and.accumulate(
         selections
     )  # scores of a reduced picture are averages, and may differ by a pixel
-    return np.sum(nested, axis=0, dtype=np.int64)
+    return np.asarray(np.sum(nested, axis=0, dtype=np.int64))
 
 
 def threshold_input(rationale: Rationale, scale: Scale, number: int) -> str:
