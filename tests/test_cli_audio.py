@@ -70,7 +70,7 @@ def test_a_sound_is_explained_with_the_voice_model(recording, voice_model, tmp_p
     assert told["model"] == "silero-vad"
     assert told["units"] == {"count": 32, "seconds": 0.032, "duration": 1.0}
     assert told["name"] == "tone.wav"
-    assert "note: 2 channels were averaged into one" in done.stderr
+    assert "info: 2 channels were averaged into one" in done.stderr
     assert all(path.stat().st_size > 500 for path in outputs)
     shown = run("--audio", recording, "--set", "steps=3")
     assert "Sound of 1.00 s" in shown.stdout

@@ -160,5 +160,6 @@ def test_it_can_be_shown_everywhere(tmp_path) -> None:
     assert "[[good]]" in str(rationale)
     assert "good" in repr(rationale)
     assert "<mark" in rationale._repr_html_()
-    page = rationale.to_html(tmp_path / "page.html")
-    assert page == rationale.to_html() == (tmp_path / "page.html").read_text(encoding="utf-8")
+    written = rationale.to_html(tmp_path / "page.html")
+    assert written == tmp_path / "page.html"
+    assert rationale.to_html() == written.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
     model = rationales.load()                      # the embedded sentiment model, or an id, a folder, a module
     rationale = rationales.explain(model, "a text")
     print(rationale); rationale.spans(); rationale.to_html("rationale.html")
+    rationales.page(rationales.explain(model, ["many", "texts"]), "all.html")    # one page with an index
 
 Everything heavy loads when it is first used.
 """
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rationales.models.front import load
     from rationales.pipeline import explain
     from rationales.rationale import Rationale
+    from rationales.report.html import page
 
 _HOME = {
     "load": "rationales.models.front",
@@ -31,6 +33,7 @@ _HOME = {
     "metrics": "rationales.evaluation.metrics",
     "methods": "rationales.methods",
     "models_available": "rationales.models.default",
+    "page": "rationales.report.html",
     "Rationale": "rationales.rationale",
     "RationalesError": "rationales.errors",
 }
@@ -45,6 +48,7 @@ __all__ = [
     "methods",
     "metrics",
     "models_available",
+    "page",
 ]
 
 

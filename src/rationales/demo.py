@@ -11,7 +11,6 @@ from typing import Any
 import typer
 
 from rationales.errors import RationalesError
-from rationales.files import write_text
 from rationales.rationale import Rationale
 
 REVIEW = """\
@@ -28,7 +27,7 @@ def text() -> list[Rationale]:
     """One review, praise and blame mixed, explained with the embedded model."""
     import rationales
 
-    return rationales.explain(rationales.load(), [REVIEW], names=["a film review"])
+    return rationales.explain(rationales.load(), [REVIEW], names=["a film review"], curve=True)
 
 
 def picture(**options: Any) -> list[Rationale]:
@@ -46,7 +45,9 @@ def picture(**options: Any) -> list[Rationale]:
     photograph: Any = data.coffee  # comes without types
     model = rationales.load(IMAGE_MODEL)
     with progress("Explaining a photograph") as report:
-        return rationales.explain(model, [photograph()], names=["a photograph"], options=options, progress=report)
+        return rationales.explain(
+            model, [photograph()], names=["a photograph"], options=options, curve=True, progress=report
+        )
 
 
 PARTS: tuple[Callable[[], list[Rationale]], ...] = (text, picture)  # what the demo shows, in this order
@@ -54,8 +55,8 @@ PARTS: tuple[Callable[[], list[Rationale]], ...] = (text, picture)  # what the d
 
 def main(folder: Path) -> None:
     """Explain every part, print it, and write `folder`/index.html."""
+    from rationales import page
     from rationales.cli import silence_libraries
-    from rationales.report.html import page
     from rationales.report.terminal import show
 
     silence_libraries()
@@ -63,7 +64,7 @@ def main(folder: Path) -> None:
     for rationale in shown:
         show(rationale)
     folder.mkdir(parents=True, exist_ok=True)
-    target = write_text(folder / "index.html", page(shown))
+    target = page(shown, folder / "index.html")
     typer.echo(f"\nThe same as a page: {target}")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+INFORMATIONAL = frozenset({"baselines", "reduced", "mixed-down"})  # kinds of notes that warn of nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +90,35 @@ class Note:
 
     kind: str
     message: str
+
+    @property
+    def level(self) -> str:
+        """'info' where the note only says what was done, 'warning' where the result may mislead."""
+        return "info" if self.kind in INFORMATIONAL else "warning"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What the model says of selections of several sizes, from no unit to all of them.
+
+    Selection k holds the units that score above `thresholds[k]`, `shares[k]` of all units; sizes rise with k. Both
+    mappings are label -> its probability at each size.
+    """
+
+    shares: tuple[float, ...]
+    thresholds: tuple[float, ...]
+    rationale: Mapping[str, tuple[float, ...]]  # given the selection alone
+    complement: Mapping[str, tuple[float, ...]]  # given everything but it
+
+    def __post_init__(self) -> None:
+        lengths = {len(values) for by in (self.rationale, self.complement) for values in by.values()}
+        if {len(self.shares), len(self.thresholds), *lengths} != {len(self.shares)}:
+            raise ValueError("a curve holds a threshold and the probabilities for each of its sizes")
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def at(self, size: int) -> dict[str, dict[str, float]]:
+        """`rationale` and `complement` of one size: label -> probability."""
+        both = (("rationale", self.rationale), ("complement", self.complement))
+        return {name: {label: values[size] for label, values in by.items()} for name, by in both}

@@ -12,6 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rationales.checks import Selection, selection_notes
+from rationales.curves import curve as make_curve
+from rationales.curves import curve_probabilities, curve_thresholds
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smoothed
 from rationales.masks.snapping import snapped
@@ -21,23 +24,19 @@ from rationales.models.contrast import CHOSEN
 from rationales.models.model import Model
 from rationales.models.probing import check_gradients
 from rationales.options import check_option, whole
-from rationales.rationale import Note, Rationale, Rule, by_label
+from rationales.rationale import Rationale, Rule, by_label
+from rationales.selection import choose_rules
 from rationales.targets import check_rivals, of_the_two, rival_numbers, target_numbers
 from rationales.version import __version__
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of a picture; a path or (samples, rate)
 
-SUFFICIENT = 0.9  # a rationale alone should give the target this share of what the whole input gives it
-INFORMATIVE = 0.7  # a baseline that gives the target this much is not uninformative
 AT_ONCE = {
     "text": 512,
     "image": 64,
     "audio": 64,
     "spectrogram": 16,
 }  # inputs prepared together; the engine decides how many of them are in flight
-
-_OTHERS = {"text": "mask, unk, zero, mean", "image": "black, white, mean, blur-20, noise"}  # baselines to try
-_WHOLE = {"text": "text", "image": "picture"}
 
 
 @overload
@@ -52,6 +51,10 @@ def explain(
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
     snap: bool = ...,
+    threshold: float | None = ...,
+    share: float | None = ...,
+    top: int | None = ...,
+    curve: bool = ...,
     names: Sequence[str] | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> list[Rationale]: ...
@@ -69,6 +72,10 @@ def explain(
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
     snap: bool = ...,
+    threshold: float | None = ...,
+    share: float | None = ...,
+    top: int | None = ...,
+    curve: bool = ...,
     names: str | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> Rationale: ...
@@ -85,6 +92,10 @@ def explain(
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
     snap: bool = True,
+    threshold: float | None = None,
+    share: float | None = None,
+    top: int | None = None,
+    curve: bool = False,
     names: str | Sequence[str] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Rationale | list[Rationale]:
@@ -96,7 +107,10 @@ def explain(
     by default what the model predicts. `against`: another label, or one for each input: why the target rather than
     this one; explained is then logit(target) - logit(against) alone. `options`: the method's own. `smooth`: width of a
     Gaussian over neighbouring units, for any method. `snap`: spans of words that cut a phrase are moved by a word or
-    two where the model does not mind; scores stay as they are. `progress` is called with the share done, from 0 to 1.
+    two where the model does not mind; scores stay as they are. `threshold`, `share` or `top`: which units make the
+    rationale (score above it, that share of all units, that many), in place of the method's own rule; the
+    probabilities are those of this selection. `curve`: also ask the model about selections of other sizes
+    (`Rationale.curve`). `progress` is called with the share done, from 0 to 1.
     """
     alone = not isinstance(inputs, list)
     listed: list[Any] = [inputs] if alone else inputs
@@ -111,6 +125,7 @@ def explain(
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
     check_option("snap", snap, "bool", ())
     seed = whole("the seed", seed)
+    rule = _requested_rule(threshold, share, top)
     found = build(method, dict(options or {}), model.kind)
     sources = [model.read(one, titles[number] if titles else None) for number, one in enumerate(listed)]
     for number, source in enumerate(sources):
@@ -122,7 +137,9 @@ def explain(
         some = slice(begin, begin + at_once)
         report = _shifted(progress, begin / len(sources), len(sources[some]) / len(sources))
         against_some = None if rivals is None else rivals[some]
-        results += _explain_some(model, sources[some], found, wanted[some], against_some, seed, smooth, snap, report)
+        results += _explain_some(
+            model, sources[some], found, wanted[some], against_some, seed, smooth, snap, rule, curve, report
+        )
     return results[0] if alone else results
 
 
@@ -135,6 +152,8 @@ def _explain_some(
     seed: int,
     smooth: float | None,
     snap: bool,
+    rule: Rule | None,
+    with_curve: bool,
     progress: Callable[[float], None] | None,
 ) -> list[Rationale]:
     started = time.perf_counter()
@@ -161,17 +180,22 @@ def _explain_some(
         scores = found.scores if smooth is None else smoothed(found.scores, batch, smooth)
         per_input = [values.detach().float().cpu() for values in batch.gather(scores)]
         _check_scores(per_input, titles, method)
-        rules = _rules(asked, method, per_input, asked_target, asked_full)
-        selections = [rule.select(values.numpy()) for rule, values in zip(rules, per_input, strict=True)]
+        if rule is None:
+            rules = choose_rules(asked, method.rules, per_input, asked_target, asked_full)
+        else:
+            rules = [rule] * batch.inputs
+        selections = [selecting.select(values.numpy()) for selecting, values in zip(rules, per_input, strict=True)]
         whole_groups = selections
-        if snap and model.kind == "text" and model.unit == "word":
+        if snap and rule is None and model.kind == "text" and model.unit == "word":
             words, values = [text.units for text in encoded], [one.numpy() for one in per_input]
             whole_groups = snapped(asked, asked_target, asked_full, words, values, selections)
         hard = batch.spread([torch.from_numpy(selected).float() for selected in whole_groups])
         shown = batch.predict(torch.stack([hard, (1 - hard) * batch.rows.real, batch.zeros()]))
         answers = torch.cat([full[None], shown]).cpu()
         table = dict(zip(("full", "rationale", "complement", "baseline"), answers, strict=True))
-    _check_probabilities(table, titles)
+        thresholds = [curve_thresholds(values.numpy()) for values in per_input] if with_curve else []
+        sizes = curve_probabilities(batch, per_input, thresholds) if with_curve else None
+    _check_probabilities([*table.values(), *([] if sizes is None else [sizes.movedim(2, 0)])], titles)
     seconds = (time.perf_counter() - started) / len(sources)
     versions = _versions()
     options = {one.name: getattr(method, one.name) for one in fields(method)}
@@ -186,12 +210,23 @@ def _explain_some(
         described = model.describe(one, per_input[number])
         notes = [*described.pop("notes", ()), *(found.notes[number] if found.notes else [])]
         described.setdefault("baseline", model.baseline)
-        rule, read = rules[number], described.pop("read", None)
+        selecting, read = rules[number], described.pop("read", None)
         if read is not None:  # a share of what the model reads is another share of the whole picture
-            rule = rule.as_threshold(described["scores"][read])
+            selecting = selecting.as_threshold(described["scores"][read])
         rival = None if rivals is None else rivals[number]
         judged = said if rival is None else of_the_two(said, model.labels[decided], model.labels[rival])
-        notes += _notes(model, described["baseline"], judged, decided)
+        notes += selection_notes(
+            Selection(
+                model.kind,
+                model.unit,
+                model.labels[decided],
+                judged,
+                described["baseline"],
+                int(whole_groups[number].sum()),
+                len(whole_groups[number]),
+                getattr(method, "sparsity", None) if getattr(method, "own", 0.0) else None,
+            )
+        )
         results.append(
             Rationale(
                 **described,
@@ -201,7 +236,7 @@ def _explain_some(
                 probabilities=said,
                 method=method.name,
                 model=model.name,
-                rule=rule,
+                rule=selecting,
                 selection=None if np.array_equal(whole_groups[number], selections[number]) else whole_groups[number],
                 unit=model.unit,
                 options=options,
@@ -210,58 +245,23 @@ def _explain_some(
                 stop=found.stop[number] if found.stop else "",
                 seconds=round(seconds, 6),
                 notes=tuple(notes),
+                curve=None
+                if sizes is None
+                else make_curve(model.labels, described["scores"], thresholds[number], sizes[:, :, number]),
                 versions=versions,
             )
         )
     return results
 
 
-def _rules(batch: Batch, method: Method, scores: Sequence[Tensor], target: Tensor, full: Tensor) -> list[Rule]:
-    """For each input the first rule whose units alone give the target nearly what the whole input gives it.
-
-    Where none does, the one whose units give it most.
-    """
-    wanted = (SUFFICIENT * full.gather(1, target[:, None]).squeeze(1)).tolist()
-    rules = method.rules
-    chosen, most = [rules[0]] * batch.inputs, [-1.0] * batch.inputs
-    open_ = set(range(batch.inputs))
-    for rule in rules:
-        asked = sorted(open_)
-        part = batch if len(asked) == batch.inputs else batch.take(asked)
-        keep = _hard(part, [rule] * len(asked), [scores[number] for number in asked])
-        alone = part.predict(keep).gather(1, target[asked][:, None]).squeeze(1)
-        for number, value in zip(asked, alone.tolist(), strict=True):
-            if value > most[number]:
-                chosen[number], most[number] = rule, value
-        open_ = {number for number in open_ if not most[number] >= wanted[number]}
-        if not open_:
-            break
-    return chosen
-
-
-def _hard(batch: Batch, rules: Sequence[Rule], scores: Sequence[Tensor]) -> Tensor:
-    """(S, n) of 0/1: what each input's rule selects."""
-    chosen = [torch.from_numpy(rule.select(values.numpy())) for rule, values in zip(rules, scores, strict=True)]
-    return batch.spread([one.float() for one in chosen])
-
-
-def _notes(model: Model, baseline: str, said: Mapping[str, Mapping[str, float]], target: int) -> list[Note]:
-    """What every method's result is checked for."""
-    label = model.labels[target]
-    full, alone, empty = (said[name][label] for name in ("full", "rationale", "baseline"))
-    notes = []
-    if empty > INFORMATIVE:
-        message = f"the baseline {baseline} alone already gives {label} {empty:.2f}, so it is not uninformative"
-        others = _OTHERS.get(model.kind, "silence, noise, blur-20")
-        notes.append(Note("informative-baseline", f"{message}; try another baseline ({others})"))
-    best = max(said["rationale"], key=lambda name: said["rationale"][name])
-    if alone < 0.5 * full or (len(model.labels) > 1 and best != label and full == max(said["full"].values())):
-        message = f"the selected {model.unit}s alone give {label} {alone:.2f}"
-        message += f", the whole {_WHOLE.get(model.kind, 'sound')} {full:.2f}"
-        notes.append(
-            Note("not-sufficient", f"{message}: not sufficient; select more (a lower threshold) or lower sparsity")
-        )
-    return notes
+def _requested_rule(threshold: float | None, share: float | None, top: int | None) -> Rule | None:
+    """The rule that the user gives in place of the method's, if any."""
+    if threshold is None and share is None and top is None:
+        return None
+    for name, value in (("threshold", threshold), ("share", share)):
+        if value is not None:
+            check_option(name, value, "float", ())
+    return Rule(threshold, share, None if top is None else whole("top", top))
 
 
 def _check_logits(logits: Tensor, batch: Batch, titles: Sequence[str]) -> None:
@@ -274,9 +274,10 @@ def _check_logits(logits: Tensor, batch: Batch, titles: Sequence[str]) -> None:
         )
 
 
-def _check_probabilities(table: Mapping[str, Tensor], titles: Sequence[str]) -> None:
+def _check_probabilities(measured: Sequence[Tensor], titles: Sequence[str]) -> None:
+    """`measured`: tensors whose first axis is that of the inputs."""
     for number, title in enumerate(titles):
-        if not all(torch.isfinite(values[number]).all() for values in table.values()):
+        if not all(torch.isfinite(values[number]).all() for values in measured):
             raise InputError(
                 f"the model gives NaN or infinite logits for {title} when parts of it are replaced; "
                 "check its weights, or try another baseline"

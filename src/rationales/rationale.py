@@ -8,15 +8,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from rationales.errors import OptionError
-from rationales.files import write_text
-from rationales.parts import Frames, Grid, Note, Region, Span, Spectrogram, Stretch, Unit
+from rationales.parts import Curve, Frames, Grid, Note, Region, Span, Spectrogram, Stretch, Unit
 
 __all__ = [
+    "Curve",
     "Frames",
     "Grid",
     "Note",
@@ -93,6 +93,7 @@ class Rationale:
     segments: int = 1
     seconds: float = 0.0
     notes: tuple[Note, ...] = ()
+    curve: Curve | None = None  # the probabilities of selections of other sizes, where they were asked for
     versions: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None  # the label that the target is set against; None: all others
     selection: np.ndarray | None = None  # (units,) booleans: the rationale, where it is not exactly what the rule keeps
@@ -217,14 +218,17 @@ class Rationale:
 
         return from_dict(data)
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A self-contained page; written to `path` when one is given."""
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+
+    @overload
+    def to_html(self, path: str | os.PathLike[str]) -> Path: ...
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str | Path:
+        """A self-contained page as a string; or, where `path` is given, the path it was written to."""
         from rationales.report.html import page
 
-        content = page([self])
-        if path is not None:
-            write_text(path, content)
-        return content
+        return page([self], path)
 
     def to_png(self, path: str | os.PathLike[str]) -> Path:
         """Write a picture's original, heat map and cut-out side by side; or a sound's waveform and its rationale."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from rationales.errors import InputError
 from rationales.files import read_text, write_bytes, write_text
-from rationales.rationale import Frames, Grid, Note, Rationale, Rule, Spectrogram, Unit
+from rationales.rationale import Curve, Frames, Grid, Note, Rationale, Rule, Spectrogram, Unit
 
 FORMAT = 1  # raised when the saved form changes so that older files would be misread
 MANY = 20_000  # scores that go into a file of their own when they are for pixels
@@ -29,6 +29,7 @@ def to_dict(rationale: Rationale) -> dict[str, Any]:
         **_units(rationale),
         "scores": [float(np.format_float_positional(score, unique=True)) for score in rationale.scores],
         "notes": [asdict(note) for note in rationale.notes],
+        **({} if rationale.curve is None else {"curve": _plain_curve(rationale.curve)}),
         "method": rationale.method,
         "options": dict(rationale.options),
         "rule": {name: value for name, value in asdict(rationale.rule).items() if value is not None},
@@ -74,7 +75,27 @@ def from_dict(data: Mapping[str, Any]) -> Rationale:
     if "selection" in data:  # the numbers of the units
         given["selection"] = np.isin(np.arange(len(given["units"])), data["selection"])
     given["notes"] = tuple(Note(**note) for note in data["notes"])
+    if data.get("curve") is not None:
+        given["curve"] = _curve_of(data["curve"])
     return Rationale(**given)
+
+
+def _plain_curve(curve: Curve) -> dict[str, Any]:
+    """A curve as JSON takes it."""
+    by_label = {"rationale": curve.rationale, "complement": curve.complement}
+    return {
+        "shares": list(curve.shares),
+        "thresholds": list(curve.thresholds),
+        **{name: {label: list(values) for label, values in by.items()} for name, by in by_label.items()},
+    }
+
+
+def _curve_of(data: Mapping[str, Any]) -> Curve:
+    """The inverse of `_plain_curve`."""
+    by_label = {
+        name: {label: tuple(values) for label, values in data[name].items()} for name in ("rationale", "complement")
+    }
+    return Curve(tuple(data["shares"]), tuple(data["thresholds"]), **by_label)
 
 
 def _units_of(units: Any) -> tuple[Unit, ...] | Grid | Frames:

@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import made, rationales, texts
 
+import rationales as rationales_package
 from rationales import Rationale
-from rationales.rationale import Note, Rule
+from rationales.rationale import Note, Rule, Unit
+from rationales.report.bidirectional import NAMES
 from rationales.report.html import embedded_json, fragment, page
 from rationales.report.marked import LEVELS, escape, right_to_left
 from rationales.report.scale import scale_of
@@ -33,7 +35,8 @@ TAGS = re.compile(
 # attribute -> what its value may be; titles and labels are our own words and numbers
 ATTRIBUTES = {
     "aria-hidden": "true",
-    "aria-label": "(Index|Threshold|Notes|Previous span|Next span|(Text|Pair); arrow keys walk through it)",
+    "aria-label": "Index|Threshold|Notes|Information|Filter by label, name or words|Previous span|Next span|"
+    "(Text|Pair); arrow keys walk through it",
     "charset": "utf-8",
     "class": "[a-z0-9 ]+",
     "colspan": "2",
@@ -47,12 +50,13 @@ ATTRIBUTES = {
     "id": r"[rt]\d+",
     "lang": "en|",
     "name": "viewport|referrer|generator",
+    "placeholder": "Filter by label, name or words",
     "preserveaspectratio": "none",
     "role": "group|status",
     "scope": "col|row",
     "tabindex": "0",
-    "title": r"Previous span|Next span|Back to the method's own rule: [-+a-z0-9. %]+|[-+0-9.e]+",
-    "type": "range|button|application/json",
+    "title": r"Previous span|Next span|Back to the rule: [-+a-z0-9. %]+|[-+0-9.e]+",
+    "type": "range|search|button|application/json",
     "viewbox": r"0 0 \d+ \d+",
     "width": r"[\d.]+",
     **dict.fromkeys(("min", "max", "value"), r"\d+"),
@@ -100,7 +104,7 @@ class Reader(HTMLParser):
             self.content[tag][-1] += data
         if self._in_text():
             self.shown[-1] += data
-            if self.open[-1][0] in ("span", "mark"):
+            if any(tag in ("span", "mark") for tag, _ in self.open):
                 content, classes = self.units[-1]
                 self.units[-1] = (content + data, classes)
 
@@ -253,7 +257,65 @@ class TestSafety:
         assert len(ids) == len(set(ids)) > 3
 
 
+class TestWritingDirection:
+    @pytest.mark.parametrize("control", sorted(NAMES), ids=NAMES.get)
+    def test_a_control_stands_alone_in_an_element_that_isolates_and_names_it(self, control: str) -> None:
+        shown = f'<bdi class="c {NAMES[control].lower()}">{control}</bdi>'
+        rationale = made(f"I liked {control}ton it", [0, 0, 1, 0], name=f"a{control}.txt", target=f"n{control}")
+        for source in (page([rationale, rationale]), fragment(rationale)):
+            body = source.partition("</style>")[2].replace(shown, "")
+            text = re.sub(r"<script.*?</script>", "", body, flags=re.DOTALL)
+            assert control not in text
+            assert f'.c.{NAMES[control].lower()}::before{{content:"{NAMES[control]}"}}' in source
+        assert ".rationales .c { unicode-bidi: isolate; }" in page([rationale])
+
+    def test_words_of_other_scripts_are_left_as_they_are(self) -> None:
+        assert '<bdi class="c' not in page([made("שלום good مرحبا")])
+
+
+class TestRoomForOutlines:
+    def test_a_unit_leaves_room_where_a_mark_follows_at_once(self) -> None:
+        units = (Unit("good", 0, 4), Unit(".", 4, 5), Unit("un", 6, 8), Unit("kind", 8, 12))
+        rationale = made("good. unkind", [1, 0, 0, 0], units=units)
+        tight = [content for content, classes in Reader(page([rationale])).units if "t" in classes]
+        assert tight == ["good"]  # not inside a word, where letters may be joined
+
+
 class TestWhatItSays:
+    def test_a_target_that_the_model_does_not_predict_is_not_called_its_prediction(self) -> None:
+        expected = "The model predicts negative (90.0 %); explained here is positive (10.0 %)."
+        reader = Reader(page([made("a b", target="positive")]))
+        assert any(words.startswith(expected) for words in reader.content["p"])
+        assert "explained here" not in page([made("a b")])
+
+    def test_all_classes_have_their_numbers(self) -> None:
+        labels = ("a", "b", "c", "d")
+        chances = dict(zip(labels, (0.4, 0.3, 0.2, 0.1), strict=True))
+        probabilities = dict.fromkeys(("full", "rationale", "complement", "baseline"), chances)
+        for source in (page, fragment):
+            rationale = made("x y", labels=labels, target="b", probabilities=probabilities)
+            reader = Reader(source([rationale]) if source is page else source(rationale))
+            assert [head for head in reader.content["th"] if head in labels] == ["b", "a", *labels]
+
+    def test_what_only_informs_is_not_framed_as_a_warning(self) -> None:
+        rationale = made("a", notes=(Note("baselines", "grey was chosen"), Note("x", "look again")))
+        warnings, information = Reader(page([rationale])).content["aside"]
+        assert (warnings, information) == ("look again", "grey was chosen")
+
+    def test_the_index_has_a_filter_the_prediction_and_the_first_words(self) -> None:
+        several = [made("first of all"), made("second to none", target="positive", name="b.txt")]
+        reader = Reader(page(several))
+        assert next(attributes.get("class") for tag, attributes in reader.elements if tag == "input") == "filter"
+        assert reader.content["a"][0] == "negative 90.0 % first of all"
+        assert reader.content["a"][1] == "negative 90.0 % explained: positive b.txt second to none"
+
+    def test_one_function_writes_a_page_of_many(self, tmp_path: Path) -> None:
+        several = [made("a b"), made("c d")]
+        written = rationales_package.page(several, tmp_path / "all.html")
+        assert written == tmp_path / "all.html"
+        assert written.read_text(encoding="utf-8") == rationales_package.page(several)
+        assert rationales_package.page(several[0]) == several[0].to_html()
+
     def test_the_index_leads_to_every_rationale(self) -> None:
         elements = Reader(page([made("a"), made("b")])).elements
         targets = {f"#{attributes['id']}" for tag, attributes in elements if tag == "article"}

@@ -41,11 +41,36 @@ class TestPlain:
     def test_notes_are_told(self) -> None:
         assert "note: try more steps" in plain(made("a", notes=(Note("x", "try more steps"),)))
 
+    def test_what_only_informs_is_no_note(self) -> None:
+        output = plain(made("a", notes=(Note("baselines", "grey was chosen"), Note("x", "look again"))))
+        assert "info: grey was chosen" in output
+        assert "note: look again" in output
+
+    def test_a_target_that_the_model_does_not_predict_is_not_called_its_prediction(self) -> None:
+        sentence = "The model predicts negative (90.0 %); explained: positive (10.0 %)."
+        assert sentence in plain(made("a b", target="positive"))
+        assert "The model predicts" not in plain(made("a b"))
+
+    def test_every_class_has_a_number(self) -> None:
+        labels = ("a", "b", "c")
+        chances = {key: dict(zip(labels, (0.5, 0.3, 0.2), strict=True)) for key in ("full", "rationale")}
+        output = plain(made("x y", labels=labels, target="b", probabilities=chances))
+        assert re.search(r"Full text +30\.0 % +50\.0 % +20\.0 %", output)
+        labels = tuple("abcdef")
+        chances = {"full": dict(zip(labels, (0.5, 0.1, 0.1, 0.1, 0.1, 0.1), strict=True))}
+        assert "all classes: a 50.0 % · b 10.0 %" in plain(made("x", labels=labels, target="a", probabilities=chances))
+
+    def test_controls_of_the_writing_direction_are_shown_and_not_obeyed(self) -> None:
+        output = plain(made("I liked \u202eton\u202c it", [0, 0, 1, 0], name="\u2067a.txt"))
+        assert "I liked [[<U+202E>ton<U+202C>]] it" in output
+        assert "<U+2067>a.txt" in output
+
     def test_line_breaks_stay(self) -> None:
         assert "one\n\n[[two]]" in plain(made("one\n\ntwo", [0, 1]))
 
-    def test_both_texts_of_a_pair_are_shown(self) -> None:
-        assert "[[A]] b\n\nc [[D]]" in plain(made("A b", [1, 0, 0, 1], pair="c D"))
+    def test_both_texts_of_a_pair_are_shown_under_their_names(self) -> None:
+        assert "Text:\n[[A]] b\n\nPair:\nc [[D]]" in plain(made("A b", [1, 0, 0, 1], pair="c D"))
+        assert "Text:" not in plain(made("A b"))
 
     @given(rationales())
     @settings(max_examples=60)
@@ -55,7 +80,8 @@ class TestPlain:
 
     @given(st.text())
     def test_safe_text_keeps_what_is_harmless(self, text: str) -> None:
-        assert safe(text.replace("\r", "")).isprintable() or len(safe(text)) <= len(text)
+        shown = safe(text)
+        assert shown.isprintable() or len(re.sub(r"<U\+[0-9A-F]{4}>", " ", shown)) <= len(text)
         if text.isprintable():
             assert safe(text) == text
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, method_rows, source
 from rationales.cli.inputs import target as find_target
 from rationales.cli.shared import (
     Against,
@@ -18,9 +18,12 @@ from rationales.cli.shared import (
     File,
     Json,
     ModelName,
+    Share,
     Snap,
     Target,
     Text,
+    Threshold,
+    Top,
     Trust,
     Unit,
     methods_option,
@@ -53,6 +56,9 @@ def compare(
         float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
     ] = None,
     snap: Snap = True,
+    threshold: Threshold = None,
+    share: Share = None,
+    top: Top = None,
     html: Annotated[Path | None, typer.Option(help="Write one page with a column for each method.")] = None,
     as_json: Json = False,
     device: Device = None,
@@ -69,6 +75,7 @@ def compare(
       rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
     """
     check_outputs(file or image, html)
+    check_rule(threshold, share, top)
     rows = method_rows(methods or ["marc,grad-cam" if image else "marc,occlusion"])
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
@@ -103,6 +110,10 @@ def compare(
                     options=row["options"],
                     smooth=entry.smooth,
                     snap=snap,
+                    threshold=threshold,
+                    share=share,
+                    top=top,
+                    curve=html is not None,
                     names=next((path.name for path in (file, image) if path is not None), None),
                     progress=None if report is None else _part(report, number, len(rows)),
                 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, options, source
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, options
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Against, Device, File, Json, ModelName, Snap, Target, Text, Trust, Unit
+from rationales.cli.shared import Against, Device, ModelName, Share, Snap, Target, Threshold, Top, Trust, Unit
+from rationales.cli.sources import gather
 from rationales.cli.streams import silence_libraries
 from rationales.errors import OptionError
 
@@ -22,13 +23,27 @@ def add(app: typer.Typer) -> None:
 
 @clean_exit
 def explain(
-    text: Text = None,
-    file: File = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(help="The text; '-' or nothing reads standard input. Behind --file: more files."),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="Read a UTF-8 text file; or explain a table (.csv, .tsv, .jsonl) or a folder. May be repeated.",
+        ),
+    ] = None,
     image: Annotated[
-        Path | None, typer.Option("--image", "-i", help="Explain a picture instead of a text.", show_default=False)
+        list[Path] | None,
+        typer.Option(
+            "--image", "-i", help="Explain a picture, or a folder of them; may be repeated.", show_default=False
+        ),
     ] = None,
     audio: Annotated[
-        Path | None, typer.Option("--audio", "-a", help="Explain a sound (a WAV file) instead.", show_default=False)
+        list[Path] | None,
+        typer.Option("--audio", "-a", help="Explain a sound (a WAV file); may be repeated.", show_default=False),
     ] = None,
     pair: Annotated[
         str | None, typer.Option(help="The second text, for models of text pairs (premise and hypothesis).")
@@ -56,10 +71,21 @@ def explain(
     ] = None,
     smooth: Annotated[float | None, typer.Option(help="Width of a Gaussian over neighbouring units.")] = None,
     snap: Snap = True,
-    html: Annotated[Path | None, typer.Option(help="Write a page to share, with a threshold slider.")] = None,
+    threshold: Threshold = None,
+    share: Share = None,
+    top: Top = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="The column of a table that holds the texts.", show_default="text")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Of many inputs, the first so many.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page to share, with a threshold slider; of many inputs, with an index.")
+    ] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture's rationale side by side as PNG.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the result as JSON, for Rationale.load.")] = None,
-    as_json: Json = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, of many inputs one a line, and nothing else.")
+    ] = False,
     device: Device = None,
     trust_remote_code: Trust = False,
 ) -> None:
@@ -81,14 +107,22 @@ def explain(
 
       rationales explain --image cat.jpg --target tabby --against "Egyptian cat"
 
+      rationales explain --file a.txt b.txt --html why.html
+
+      rationales explain --file reviews.csv --text-column review --limit 50 --html why.html
+
       rationales explain --image cat.jpg --html why.html --png why.png
 
       rationales explain --audio voice.wav --model silero-vad
     """
-    check_outputs(file or image or audio, html, png, save)
+    files, images, sounds = file or [], image or [], audio or []
+    check_outputs([*files, *images, *sounds], html, png, save)
+    check_rule(threshold, share, top)
     chosen = options(settings or [])
-    given = source(text, file, image, audio, pair)
-    if png is not None and image is None and audio is None:
+    sources = gather(text or [], files, images, sounds, pair, text_column, limit)
+    if sources.several and (save is not None or png is not None):
+        raise OptionError("--save and --png are for one input; of several, --json prints one object a line")
+    if png is not None and sources.kind == "text":
         raise OptionError("--png is for pictures and sounds; a text is shown by --html")
     silence_libraries()
     from rationales.report.progress import progress, waiting
@@ -97,15 +131,16 @@ def explain(
         import rationales
         from rationales.models.default import AUDIO_MODEL, IMAGE_MODEL
 
-        wanted = model or (IMAGE_MODEL if image is not None else AUDIO_MODEL if audio is not None else None)
+        default = {"text": None, "image": IMAGE_MODEL, "audio": AUDIO_MODEL}[sources.kind]
         explained = rationales.load(
-            wanted, device=device, unit=unit, baseline=baseline, fit=fit, trust_remote_code=trust_remote_code
+            model or default, device=device, unit=unit, baseline=baseline, fit=fit, trust_remote_code=trust_remote_code
         )
-        check_kind(explained, "image" if image else "audio" if audio else "text")
-    with progress(f"explaining with {method}") as report:
-        rationale = rationales.explain(
+        check_kind(explained, sources.kind)
+    count = f"{len(sources.inputs):,} inputs " if sources.several else ""
+    with progress(f"explaining {count}with {method}") as report:
+        results: Any = rationales.explain(
             explained,
-            given,
+            sources.given,
             method=method,
             target=find_target(target, explained.labels),
             against=find_target(against, explained.labels),
@@ -113,22 +148,47 @@ def explain(
             options=chosen,
             smooth=smooth,
             snap=snap,
-            names=next((path.name for path in (file, image, audio) if path is not None), None),
+            threshold=threshold,
+            share=share,
+            top=top,
+            curve=html is not None,
+            names=sources.titles,
             progress=report,
         )
+    found = results if sources.several else [results]
     if save is not None:
-        rationale.save(save)
+        found[0].save(save)
     if html is not None:
-        rationale.to_html(html)
+        rationales.page(found, html)
     if png is not None:
-        rationale.to_png(png)
+        found[0].to_png(png)
     if as_json:
-        typer.echo(rationale.to_json())
-        for note in rationale.notes:
-            typer.echo(f"note: {note.message}", err=True)
-    else:
-        from rationales.report.terminal import show
+        _print_json(found)
+        return
+    _print_shown(found, brief=html is not None)
+    for path in filter(None, (save, html, png)):
+        typer.echo(f"wrote {path}", err=True)
 
+
+def _print_json(rationales: list[Any]) -> None:
+    """One object a line; notes go to the other stream, with the input's name where there are several."""
+    for rationale in rationales:
+        typer.echo(rationale.to_json())
+        name = f"{rationale.name}: " if len(rationales) > 1 else ""
+        for note in rationale.notes:
+            typer.echo(f"{'note' if note.level == 'warning' else 'info'}: {name}{note.message}", err=True)
+
+
+def _print_shown(rationales: list[Any], *, brief: bool) -> None:
+    """Each in full; several that a page shows in full have a line each."""
+    if len(rationales) > 1 and brief:
+        from rationales.report.overview import show_overview
+
+        show_overview(rationales)
+        return
+    from rationales.report.terminal import show
+
+    for number, rationale in enumerate(rationales):
+        if number:
+            typer.echo("\n" + "─" * 72 + "\n")
         show(rationale)
-        for path in filter(None, (save, html, png)):
-            typer.echo(f"wrote {path}", err=True)

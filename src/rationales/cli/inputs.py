@@ -13,9 +13,10 @@ from rationales.errors import InputError, OptionError
 from rationales.files import decode, read_text
 
 
-def check_outputs(source: Path | None, *outputs: Path | None) -> None:
+def check_outputs(sources: Path | Sequence[Path] | None, *outputs: Path | None) -> None:
     """Fail before the work, not after it."""
-    seen = {} if source is None else {source.resolve(): "the text would be overwritten"}
+    paths = [sources] if isinstance(sources, Path) else list(sources or ())
+    seen = {path.resolve(): "the text would be overwritten" for path in paths}
     for path in filter(None, outputs):
         if path.is_dir():
             raise InputError(f"cannot write {path}: it is a folder; give a file name")
@@ -26,6 +27,15 @@ def check_outputs(source: Path | None, *outputs: Path | None) -> None:
         if path.resolve() in seen:
             raise InputError(f"cannot write {path}: {seen[path.resolve()]}; give another name")
         seen[path.resolve()] = "the other output goes there too"
+
+
+def check_rule(threshold: float | None, share: float | None, top: int | None) -> None:
+    """Say what is wrong with --threshold, --share and --top before anything is loaded."""
+    if threshold is None and share is None and top is None:
+        return
+    from rationales.rationale import Rule
+
+    Rule(threshold, share, top)
 
 
 def check_kind(model: Any, given: str) -> None:

@@ -9,6 +9,11 @@ import typer
 
 Text = Annotated[str | None, typer.Argument(help="The text; '-' or nothing reads standard input.", show_default=False)]
 File = Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from a UTF-8 file.")]
+Threshold = Annotated[
+    float | None, typer.Option(help="Select the units that score above this, instead of by the method's rule.")
+]
+Share = Annotated[float | None, typer.Option(help="Select this share of the units, from 0 to 1.")]
+Top = Annotated[int | None, typer.Option(help="Select so many units, the best ones.")]
 Folder = Annotated[Path | None, typer.Option(help="Where a named set lies: its folder or its archive.")]
 ModelName = Annotated[
     str | None, typer.Option("--model", "-m", help="A Hugging Face id, a folder, or a name from 'rationales models'.")

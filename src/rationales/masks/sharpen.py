@@ -28,7 +28,8 @@ def sharpen(
     """The fields (M, n), the share of each input's units in its rationale (I,) and the steps taken (I,).
 
     `z` (M, n): the fields that `optimize` ended with. An input whose rationale suffices without taking more than
-    `LARGE` of it keeps its field; the others are optimised for as many steps again, and the better one of the two is taken.
+    `LARGE` of it keeps its field; the others are optimised for as many steps again, and the better one of the two is
+    taken.
     """
     first = best_size(ordered(z, batch, settings), batch, target, settings)
     unsolved = ~(first.sufficient & (first.size <= LARGE))

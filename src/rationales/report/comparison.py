@@ -14,9 +14,9 @@ from rich.text import Text
 from rationales.evaluation.stability import rank_correlation, selection_iou
 from rationales.rationale import Rationale
 from rationales.report.html import page
-from rationales.report.marked import escape
+from rationales.report.marked import escape, shown
 from rationales.report.terminal import body, safe
-from rationales.report.words import percent, selection, unit_name, whole
+from rationales.report.words import percent, selection, unit_name, verdict, whole
 
 NARROWEST = 34  # characters of a column; narrower ones are put below each other
 WIDE = 160  # characters of a line where nobody's terminal decides
@@ -69,7 +69,7 @@ def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], cons
     console = console or Console()
     colours = console.is_terminal and console.color_system is not None and not console.no_color
     first = rationales[0]
-    head = Text.assemble((safe(first.question), "bold"), (f"  {_given(first, 'full')} by {safe(first.model)}", "dim"))
+    head = Text.assemble((safe(first.question), "bold"), (f"  {safe(verdict(first))} by {safe(first.model)}", "dim"))
     console.print(head, soft_wrap=True)
     console.print()
     shown = [body(one, colours=colours) for one in rationales]
@@ -100,7 +100,7 @@ def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> s
     first = rationales[0]
     name = f"Why {first.question}? {len(titles)} methods"
     cells = "".join(
-        f'<tr><th scope="row">{escape(line.title)}</th>'
+        f'<tr><th scope="row">{shown(line.title)}</th>'
         + "".join(
             f"<td>{escape(value)}</td>"
             for value in (line.selected, line.alone, line.without, line.order, line.shared, line.seconds)
@@ -109,14 +109,13 @@ def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> s
         for line in overview(rationales, titles)
     )
     heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in HEADS)
-    said = f"{escape(first.model)} says so with <strong>{escape(_given(first, 'full'))}</strong>"
-    given = f" of {escape(first.name)}" if first.name else ""
+    given = f", given {shown(first.name)}" if first.name else ""
     lead = (
-        f'<header class="lead"><h1>Why <em>{escape(first.question)}</em>?</h1>'
-        f"<p>{said}{given}. {escape(_reading(first, titles[0]))}</p>"
+        f'<header class="lead"><h1>Why <em>{shown(first.question)}</em>?</h1>'
+        f"<p>{shown(verdict(first))} by {shown(first.model)}{given}. {escape(_reading(first, titles[0]))}</p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table></header>"
     )
-    return page(rationales, titles, lead, name)
+    return page(rationales, titles=titles, lead=lead, name=name)
 
 
 def _reading(first: Rationale, title: str) -> str:

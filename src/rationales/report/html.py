@@ -7,30 +7,71 @@ markup: all of it goes through `escape`, and the page's policy lets only its own
 from __future__ import annotations
 
 import json
-import math
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, overload
 
 import numpy as np
 
+from rationales.files import write_text
 from rationales.rationale import Frames, Grid, Rationale
 from rationales.report import viewer
 from rationales.report.head import asset, footer, head
-from rationales.report.marked import LEVELS, embedded_json, escape, marked
+from rationales.report.index import index
+from rationales.report.marked import LEVELS, embedded_json, escape, marked, shown
+from rationales.report.probabilities import STALE, class_table, sentence, target_table
 from rationales.report.profile import profile
 from rationales.report.scale import Scale, scale_of, start_of
+from rationales.report.stops import entered, slider_data, stops, threshold_input
 from rationales.report.wave import wave
-from rationales.report.words import count, leading, percent, rows, rule, runner_up, selection, size, unit_name, when
+from rationales.report.words import count, leading, rule, selection, unit_name, when
 
-EXCERPT = 90  # characters of a text in the index
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 LISTED = 200  # spans in the list under the text; page.js knows the same number
 
 
-def page(rationales: Sequence[Rationale], titles: Sequence[str] | None = None, lead: str = "", name: str = "") -> str:
-    """A whole page, to be opened from a file or put on a server as it is.
+class Layout(TypedDict, total=False):
+    """How a page is laid out other than one rationale below the other."""
 
-    With `titles`, one for each, rationales stand side by side under them, below `lead` (HTML); `name` is the page's.
+    titles: Sequence[str] | None
+    lead: str
+    name: str
+
+
+@overload
+def page(rationales: Sequence[Rationale] | Rationale, path: None = None, **layout: Unpack[Layout]) -> str: ...
+
+
+@overload
+def page(
+    rationales: Sequence[Rationale] | Rationale, path: str | os.PathLike[str], **layout: Unpack[Layout]
+) -> Path: ...
+
+
+def page(
+    rationales: Sequence[Rationale] | Rationale,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    titles: Sequence[str] | None = None,
+    lead: str = "",
+    name: str = "",
+) -> str | Path:
+    """One self-contained page of all `rationales`, with an index where there are several.
+
+    Gives the page as a string, or, where `path` is given, writes it and gives the path. With `titles`, one for each,
+    rationales stand side by side under them, below `lead` (HTML); `name` is the page's own title.
     """
-    style, script = asset("article.css") + asset("page.css"), asset("page.js")
+    several = [rationales] if isinstance(rationales, Rationale) else list(rationales)
+    content = _page(several, titles, lead, name)
+    return content if path is None else write_text(path, content)
+
+
+def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: str, name: str) -> str:
+    style = asset("article.css") + asset("page.css")
+    script = asset("probabilities.js") + asset("page.js")
     style += asset("side.css") if titles is not None else ""
     if any(map(_is_picture, rationales)):
         style, script = style + asset("picture.css"), script + asset("picture.js")
@@ -47,7 +88,7 @@ def page(rationales: Sequence[Rationale], titles: Sequence[str] | None = None, l
             head(title, style, script),
             '<body class="rationales">',
             "<main>" if titles is None else f'{lead}<main class="side">',
-            _index(rationales, title) if several and titles is None else "",
+            index(rationales, title) if several and titles is None else "",
             *articles,
             "</main>",
             footer(),
@@ -68,7 +109,7 @@ def fragment(rationale: Rationale) -> str:
 
 
 def _article(rationale: Rationale, heading: str, number: int | None, title: str | None = None) -> str:
-    asked = f"Why <em>{escape(rationale.question)}</em>?" if title is None else escape(title)
+    question = f"Why <em>{shown(rationale.question)}</em>?" if title is None else shown(title)
     live = number is not None
     scale = scale_of(rationale)
     identity = f' id="r{number}"' if live else ""
@@ -77,11 +118,12 @@ def _article(rationale: Rationale, heading: str, number: int | None, title: str 
         (
             f"<article{identity}{kind}>",
             f"<header>{_kicker(rationale)}",
-            f"<{heading}>{asked}</{heading}>",
-            f"<p>{_sentence(rationale)}</p></header>",
+            f"<{heading}>{question}</{heading}>",
+            f'<p class="result">{sentence(rationale)}</p></header>',
             *(_shown_picture if kind else _shown_text)(rationale, scale, number),
-            _probabilities(rationale),
-            viewer.likeliest(rationale) if kind else "",
+            target_table(rationale),
+            class_table(rationale, live=live),
+            f'<p class="stale">{STALE}</p>' if live and rationale.curve is None else "",
             _notes(rationale),
             _list(rationale, scale) if live else "",
             _provenance(rationale),
@@ -119,33 +161,12 @@ def _shown_picture(rationale: Rationale, scale: Scale, number: int | None) -> It
 
 def _kicker(rationale: Rationale) -> str:
     facts = [rationale.name, rationale.model, rationale.method]
-    return f'<p class="kicker">{" · ".join(escape(fact) for fact in facts if fact)}</p>'
-
-
-def _sentence(rationale: Rationale) -> str:
-    """The result in one sentence of plain words."""
-    given = {key: by[rationale.target] for key, by in rationale.probabilities.items() if rationale.target in by}
-    target = f"<em>{escape(rationale.target)}</em>"
-    says = [f"The model says {target}{_strong(given, 'full', ' with ')}."]
-    if not rationale.selected().any():
-        return f"{says[0]} No {escape(unit_name(rationale))} reached the threshold, so nothing is marked."
-    if "rationale" in given:
-        says.append(
-            f"Given only the marked {escape(unit_name(rationale))}s it says so{_strong(given, 'rationale', ' with ')}"
-        )
-        says[-1] += (
-            f", given everything but them{_strong(given, 'complement', ' with ')}." if "complement" in given else "."
-        )
-    return " ".join(says)
-
-
-def _strong(given: dict[str, float], key: str, before: str) -> str:
-    return f"{before}<strong>{escape(percent(given[key]))}</strong>" if key in given else ""
+    return f'<p class="kicker">{" · ".join(shown(fact) for fact in facts if fact)}</p>'
 
 
 def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
     """The slider with the profile above it; the script reads its numbers from the JSON beside it."""
-    start = start_of(rationale, scale)
+    start, stopping = start_of(rationale, scale), stops(rationale, scale)
     numbers = np.nan_to_num(rationale.scores, posinf=scale.high, neginf=scale.low)
     data = {
         "scores": [float(np.format_float_positional(score, unique=True)) for score in numbers],
@@ -154,21 +175,22 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
         "start": start,
         "keeps": scale.keeps,
         "unit": unit_name(rationale),
+        **slider_data(rationale, scale, stopping),
     }
+    if stopping:
+        data["entered"] = entered(stopping, rationale.scores, rationale.selected()).tolist()
     if isinstance(rationale.units, Frames):
         data |= {"seconds": rationale.units.seconds, "duration": rationale.units.duration}
-    ticks, own = LEVELS * 10, escape(rule(rationale))
-    value = round(ticks * (start - scale.low) / (scale.high - scale.low))
     return f"""<section class="controls" aria-label="Threshold">
 {profile(rationale, scale, start)}
 <div class="row">
 <label for="t{number}">Threshold</label>
-<input type="range" id="t{number}" min="0" max="{ticks}" value="{min(max(value, 0), ticks)}">
+{threshold_input(rationale, scale, number)}
 <b class="threshold">{escape(scale.number(start))}</b>
 <output for="t{number}">{escape(selection(rationale))}</output>
 <span class="buttons"><button type="button" class="previous" aria-label="Previous span" title="Previous span">‹</button>
 <button type="button" class="next" aria-label="Next span" title="Next span">›</button>
-<button type="button" class="reset" title="Back to the method's own rule: {own}" disabled>Reset</button></span>
+<button type="button" class="reset" title="Back to the rule: {escape(rule(rationale))}" disabled>Reset</button></span>
 </div>
 {_legend(rationale, scale)}
 <script type="application/json">{embedded_json(data)}</script>
@@ -190,36 +212,13 @@ def _legend(rationale: Rationale, scale: Scale) -> str:
     return f'<p class="legend" aria-hidden="true">against −{escape(peak)} {negative}{positive} {escape(peak)} for</p>'
 
 
-def _probabilities(rationale: Rationale) -> str:
-    rival = runner_up(rationale)
-    body = []
-    for name, hint, by_label in rows(rationale):
-        value = by_label.get(rationale.target)
-        if value is None:
-            continue
-        width = f"{100 * min(max(value, 0.0), 1.0):.1f}" if math.isfinite(value) else "0"
-        rect = f'<rect width="{width}" height="8"/>'
-        bar = f'<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">{rect}</svg>'
-        other = f"<td>{escape(percent(by_label[rival]))}</td>" if rival is not None and rival in by_label else ""
-        body.append(
-            f'<tr><th scope="row">{escape(name)}<small>{escape(hint)}</small></th>'
-            f'<td class="bar">{bar}</td><td class="value">{escape(percent(value))}</td>{other}</tr>'
-        )
-    if not body:
-        return ""
-    rival_head = f'<th scope="col">{escape(rival)}</th>' if rival is not None else ""
-    return (
-        '<table class="probabilities"><thead><tr><th scope="col">The model is given</th>'
-        f'<th scope="col" colspan="2">{escape(rationale.target)}</th>{rival_head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table>"
-    )
-
-
 def _notes(rationale: Rationale) -> str:
-    if not rationale.notes:
-        return ""
-    items = "".join(f"<li>{escape(note.message)}</li>" for note in rationale.notes)
-    return f'<aside class="notes" aria-label="Notes"><ul>{items}</ul></aside>'
+    """Warnings in a frame, then what is only said for information."""
+    parts = []
+    for level, look, label in (("warning", "notes", "Notes"), ("info", "notes info", "Information")):
+        items = "".join(f"<li>{shown(note.message)}</li>" for note in rationale.notes if note.level == level)
+        parts.append(f'<aside class="{look}" aria-label="{label}"><ul>{items}</ul></aside>' if items else "")
+    return "".join(parts)
 
 
 def _list(rationale: Rationale, scale: Scale) -> str:
@@ -231,7 +230,7 @@ def _list(rationale: Rationale, scale: Scale) -> str:
     else:
         found = [(span.score, span.text) for span in rationale.spans()]
     items = "".join(
-        f'<li><b>{escape(scale.number(score))}</b> <bdi lang="">{escape(text)}</bdi></li>'
+        f'<li><b>{escape(scale.number(score))}</b> <bdi lang="">{shown(text)}</bdi></li>'
         for score, text in found[:LISTED]
     )
     return f'<details class="spans"><summary>The spans as a list</summary><ol>{items}</ol></details>'
@@ -255,7 +254,7 @@ def _provenance(rationale: Rationale) -> str:
         "Seconds": f"{rationale.seconds:.2f}",
         **{f"Version of {name}": version for name, version in rationale.versions.items()},
     }
-    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
+    items = "".join(f"<dt>{shown(name)}</dt><dd>{shown(value)}</dd>" for name, value in facts.items() if value)
     return f'<details class="provenance"><summary>How this was made</summary><dl>{items}</dl></details>'
 
 
@@ -263,17 +262,3 @@ def _labels(rationale: Rationale) -> str:
     """The labels of an image model, which may have a thousand."""
     shown = leading(rationale)
     return ", ".join(shown) + (f" … {len(rationale.labels):,} in all" if len(shown) < len(rationale.labels) else "")
-
-
-def _index(rationales: Sequence[Rationale], title: str) -> str:
-    items = []
-    for number, rationale in enumerate(rationales, 1):
-        words = " ".join((size(rationale) or rationale.text[: 4 * EXCERPT]).split())
-        shown = words if len(words) <= EXCERPT else words[:EXCERPT].rsplit(" ", 1)[0] + " …"
-        value = rationale.probabilities.get("full", {}).get(rationale.target)
-        items.append(
-            f'<li><a href="#r{number}"><em>{escape(rationale.target)}</em> '
-            f"<b>{escape(percent(value)) if value is not None else ''}</b> "
-            f'<bdi lang="">{escape(rationale.name or shown)}</bdi></a></li>'
-        )
-    return f'<nav aria-label="Index"><h1>{escape(title)}</h1><ol>{"".join(items)}</ol></nav>'

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rationales.rationale import Rationale
+from rationales.report.bidirectional import isolated
 from rationales.report.scale import Scale
 
 LEVELS = 20  # steps of colour; article.css holds one class for each
@@ -25,6 +26,11 @@ def escape(value: str) -> str:
     A bare CR would be read as LF, so it is written as a reference; NUL and lone surrogates become U+FFFD.
     """
     return html.escape(_UNSHOWABLE.sub("\ufffd", value), quote=True).replace("\r", "&#13;")
+
+
+def shown(value: str) -> str:
+    """`value` as text: as `escape` writes it, each control of the writing direction shut in where it stands."""
+    return isolated(escape(value))
 
 
 def embedded_json(value: Any) -> str:
@@ -47,32 +53,40 @@ def _pieces(rationale: Rationale, scale: Scale, part: int, *, titles: bool) -> I
     """The part's text, character for character: a span or mark for each unit, an i for what stands between two.
 
     Selection is a matter of classes alone (in, first, last), so the script can change it without moving elements:
-    on a text of 20,000 words that is the difference between a blink and ten seconds.
+    on a text of 20,000 words that is the difference between a blink and ten seconds. Class t says that the next unit
+    follows at once, and is a mark or follows one: there is then room for the line that closes a span.
     """
-    whole, position, before = rationale.part(part), 0, None
+    text, position, before = rationale.part(part), 0, None
     levels = np.rint(scale.strength(rationale.scores) * LEVELS).astype(int).tolist()
     spans = rationale.spans()
     opening, closing = {span.first for span in spans}, {span.last for span in spans}
-    chosen = rationale.selected().tolist()
-    for index, unit in enumerate(rationale.words):
-        if unit.part != part:
-            continue
+    selected = rationale.selected().tolist()
+    units = [(index, unit) for index, unit in enumerate(rationale.words) if unit.part == part]
+    following = [unit.start for _, unit in units[1:]] + [len(text) + 1]
+    for (index, unit), next_start in zip(units, following, strict=False):  # a part may have no units
         start = max(unit.start, position)
         end = max(unit.end, start)
-        gap, content = whole[position:start], whole[start:end]
+        gap, content = text[position:start], text[start:end]
         if before is None:
-            yield escape(gap)
+            yield f"<i>{shown(gap)}</i>" if gap else ""
         elif gap:
-            inside = chosen[before] and chosen[index]
+            inside = selected[before] and selected[index]
             look = unit_class(min(levels[before], levels[index], key=abs), "in" if inside else "")
-            yield f"<i{look}>{escape(gap)}</i>"
-        flags = ("in" if chosen[index] else "", "first" if index in opening else "", "last" if index in closing else "")
-        tag = "mark" if chosen[index] else "span"
+            yield f"<i{look}>{shown(gap)}</i>"
+        tight = end == next_start < len(text) and bool(content) and not (content[-1].isalnum() and text[end].isalnum())
+        flags = (
+            "in" if selected[index] else "",
+            "first" if index in opening else "",
+            "last" if index in closing else "",
+            "t" if tight else "",
+        )
+        tag = "mark" if selected[index] else "span"
         title = f' title="{scale.number(float(rationale.scores[index]))}"' if titles else ""
         look = unit_class(levels[index], "r" if right_to_left(content) else "", *flags)
-        yield f"<{tag}{look}{title}>{escape(content)}</{tag}>"
+        yield f"<{tag}{look}{title}>{shown(content)}</{tag}>"
         position, before = end, index
-    yield escape(whole[position:])
+    ending = text[position:]
+    yield f"<i>{shown(ending)}</i>" if ending else ""
 
 
 def unit_class(level: int, *flags: str) -> str:

@@ -1,4 +1,3 @@
-"use strict";
 // The slider chooses units by score, live; hovering or the arrow keys show a unit's number.
 (() => {
   const tip = document.querySelector(".tip");
@@ -22,7 +21,8 @@
     const place = new Map(units.map((unit, index) => [unit, index]));
     const parts = units.map(unit => unit.parentNode);
     const own = units.map(unit => unit.classList.contains("in"));
-    const slider = article.querySelector("input");
+    const slider = article.querySelector("input.cut");
+    const probabilities = shared.probabilities(article, data);
     const home = slider.defaultValue;
     const level = article.querySelector(".level");
     const reset = article.querySelector(".reset");
@@ -35,7 +35,7 @@
       if (data.seconds) return `${time(first)} to ${time(last + 1)} s`;
       let words = units[first].textContent;
       for (let node = units[first]; node !== units[last]; node = node.nextSibling) words += node.nextSibling.textContent;
-      return words;
+      return shared.visible(words);
     };
     const number = value => data.keeps ? value.toFixed(2) : String(Number(value.toPrecision(3)));
 
@@ -80,9 +80,10 @@
 
     function update() {
       const atHome = slider.value === home;
+      const stop = data.stops && data.stops[slider.value];  // a selection that the model was asked about
       const share = slider.value / slider.max;
-      const threshold = atHome ? data.start : data.low + (data.high - data.low) * share;
-      select(atHome ? own : data.scores.map(score => score > threshold));
+      const threshold = atHome ? data.start : stop ? stop.threshold : data.low + (data.high - data.low) * share;
+      select(atHome ? own : stop ? data.entered.map(count => count > slider.value) : data.scores.map(score => score > threshold));
       const total = chosen.reduce((sum, one) => sum + one, 0);
       const words = `${total.toLocaleString("en")} of ${count(units.length, data.unit)}`;
       const spans = runs(chosen);
@@ -93,7 +94,8 @@
       slider.setAttribute("aria-valuetext", number(threshold));
       const y = 100 * (data.high - threshold) / (data.high - data.low);
       if (level) for (const end of ["y1", "y2"]) level.setAttribute(end, Math.min(Math.max(y, 0), 100));
-      article.classList.toggle("moved", !atHome);
+      probabilities.select(total);
+      if (stop) probabilities.show(atHome ? null : stop); else article.classList.toggle("moved", !atHome);
       reset.disabled = atHome;
     }
 
@@ -138,7 +140,7 @@
 
     for (const text of article.querySelectorAll(".text")) {
       text.addEventListener("pointerover", event => {
-        const index = place.get(event.target);
+        const index = place.get(event.target.closest(".text > *"));
         if (index === undefined) hush(); else describe(index);
       });
       text.addEventListener("pointerleave", hush);
@@ -164,6 +166,6 @@
     update();
   }
 
-  for (const article of document.querySelectorAll("article:not(.picture)")) start(article);
+  for (const article of document.querySelectorAll("article:not(.picture)")) shared.when(article, start);
   addEventListener("scroll", hush, {passive: true});
 })();

@@ -27,9 +27,10 @@
 
   async function start(article) {
     const data = JSON.parse(article.querySelector("script[type='application/json']").textContent);
-    const both = await Promise.all([greys(data.scores), greys(data.own)]);
-    const factor = Math.max(1, Math.floor(LONGEST / Math.max(both[0].width, both[0].height)));
-    const [scores, own] = both.map(image => enlarged(image, factor));
+    const images = await Promise.all([data.scores, data.own, ...(data.stops ? [data.entered] : [])].map(greys));
+    const factor = Math.max(1, Math.floor(LONGEST / Math.max(images[0].width, images[0].height)));
+    const [scores, own, entered] = images.map(image => enlarged(image, factor));
+    const probabilities = shared.probabilities(article, data);
     const {width, height} = scores;
     const view = article.querySelector(".view"), photo = view.querySelector(".photo"), mark = view.querySelector(".here");
     const opacity = article.querySelector(".opacity"), cut = article.querySelector(".cut");
@@ -48,18 +49,23 @@
     const score = Array.from({length: 256}, (_, grey) => data.least + (data.most - data.least) * grey / 255);
 
     const number = value => data.keeps ? value.toFixed(2) : String(Number(value.toPrecision(3)));
-    const percent = share => share > 0 && share < 0.001 ? "< 0.1 %" : share > 0.999 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(1)} %`;
+    const percent = shared.percent;
 
     function colour(red, green, blue, alpha) {  // as the canvas stores it
       bytes[0] = red; bytes[1] = green; bytes[2] = blue; bytes[3] = 255 * alpha;
       return word[0];
     }
 
-    function threshold() { return cut.value === home ? data.start : data.low + (data.high - data.low) * cut.value / cut.max; }
+    function threshold() {
+      if (cut.value === home) return data.start;
+      return data.stops ? data.stops[cut.value].threshold : data.low + (data.high - data.low) * cut.value / cut.max;
+    }
 
     function select() {
       if (cut.value === home) {
         for (let i = 0; i < chosen.length; i++) chosen[i] = own.values[i] ? 1 : 0;
+      } else if (data.stops) {
+        for (let i = 0; i < chosen.length; i++) chosen[i] = entered.values[i] > cut.value ? 1 : 0;
       } else {
         const least = threshold(), table = score.map(value => value > least ? 1 : 0);
         for (let i = 0; i < chosen.length; i++) chosen[i] = table[scores.values[i]];
@@ -87,14 +93,16 @@
       const atHome = cut.value === home, words = number(threshold());
       select();
       draw();
-      const pixels = data.counts[cut.value];
+      const stop = data.stops && data.stops[cut.value];  // a selection that the model was asked about
+      const pixels = stop ? stop.selected : data.counts[cut.value];
       output.textContent = atHome ? ownWords
         : `${percent(pixels / total)} of the picture · ${pixels.toLocaleString("en")} of ${total.toLocaleString("en")} pixel${total === 1 ? "" : "s"}`;
       article.querySelector(".threshold").textContent = words;
       cut.setAttribute("aria-valuetext", words);
       article.querySelector(".percents").textContent = `${opacity.value} %`;
       opacity.setAttribute("aria-valuetext", `${opacity.value} %`);
-      article.classList.toggle("moved", !atHome);
+      probabilities.select(pixels);
+      if (stop) probabilities.show(atHome ? null : stop); else article.classList.toggle("moved", !atHome);
       reset.disabled = atHome;
     }
 
@@ -158,5 +166,5 @@
     update();
   }
 
-  for (const article of document.querySelectorAll("article.picture")) start(article);
+  for (const article of document.querySelectorAll("article.picture")) shared.when(article, start);
 })();

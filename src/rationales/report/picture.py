@@ -194,7 +194,7 @@ def _uri(kind: str, content: bytes) -> str:
 
 def numbers(rationale: Rationale) -> str:
     """'Full picture 91.0 % · Rationale alone 88.0 % · Complement 3.0 %'."""
-    values = [(name, given[rationale.target]) for name, _, given in rows(rationale)[:3] if rationale.target in given]
+    values = [(name, given[rationale.target]) for _, name, _, given in rows(rationale)[:3] if rationale.target in given]
     return " · ".join(f"{name} {percent(value)}" for name, value in values)
 
 

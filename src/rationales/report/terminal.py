@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rationales.rationale import Frames, Grid, Rationale
+from rationales.report.bidirectional import visible
 from rationales.report.excerpt import excerpt
 from rationales.report.scale import scale_of
 from rationales.report.wave import envelope
@@ -20,11 +21,13 @@ from rationales.report.words import (
     count,
     leading,
     percent,
+    predicted,
     rows,
     runner_up,
     selection,
     size,
     unit_name,
+    verdict,
     when,
     whole,
 )
@@ -44,8 +47,10 @@ AGAINST = (
     (0.8, "#000000", "#7cc0ff"),
 )
 
+COLUMN_LABELS = 4  # so many labels have a column each; of more, two have
 REGIONS = 5  # of a picture, listed one by one
 STRETCHES = 12  # of a sound, listed one by one
+PARTS = ("Text:", "Pair:")  # what stands above the two texts of a pair
 COLUMNS = 72  # of a waveform
 BARS = " ▁▂▃▄▅▆▇█"  # how loud a column is
 
@@ -79,7 +84,7 @@ def style(strength: float) -> Style:
 
 def safe(text: str) -> str:
     """`text` with control characters replaced by visible ones, so that no text can steer the terminal."""
-    return text.replace("\r\n", "\n").translate(_CONTROLS)
+    return visible(text.replace("\r\n", "\n").translate(_CONTROLS))
 
 
 def body(rationale: Rationale, *, colours: bool) -> RenderableType:
@@ -98,30 +103,37 @@ def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
     if rationale.name:
         head = Text.assemble((f"{safe(rationale.name)}  ", "dim"), head)
     console.print(head, soft_wrap=True)
+    if predicted(rationale) not in (None, rationale.target):
+        console.print(Text(f"{safe(verdict(rationale))}."), soft_wrap=True)
     console.print()
     console.print(body(rationale, colours=colours), soft_wrap=not console.is_terminal)
     console.print()
     console.print(_table(rationale))
     console.print()
     labels = leading(rationale)
-    if isinstance(rationale.units, Grid) and len(labels) < len(rationale.labels):
+    if len(rationale.labels) > COLUMN_LABELS:
         full = rationale.probabilities.get("full", {})
-        said = " · ".join(f"{safe(label)} {percent(full[label])}" for label in labels if label in full)
-        console.print(Text(f"likeliest of {len(rationale.labels):,} labels: {said}", style="dim"), soft_wrap=True)
+        values = " · ".join(f"{safe(label)} {percent(full[label])}" for label in labels if label in full)
+        few = len(labels) == len(rationale.labels)
+        title = "all classes" if few else f"likeliest of {len(rationale.labels):,} classes"
+        console.print(Text(f"{title}: {values}", style="dim"), soft_wrap=True)
     console.print(Text(_summary(rationale), style="dim"), soft_wrap=True)
     for note in rationale.notes:
-        line = Text.assemble(("note: ", "bold yellow"), safe(note.message))
+        mark = ("note: ", "bold yellow") if note.level == "warning" else ("info: ", "dim")
+        line = Text.assemble(mark, safe(note.message))
         console.print(line, soft_wrap=not console.is_terminal)
 
 
 def _table(rationale: Rationale) -> Table:
     labels = [rationale.target, *filter(None, [runner_up(rationale)])]
+    if len(rationale.labels) <= COLUMN_LABELS:
+        labels += [label for label in rationale.labels if label not in labels]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("")
     for label in labels:
         table.add_column(Text(safe(label)), justify="right", max_width=24)
     table.add_column("")
-    for name, hint, probabilities in rows(rationale):
+    for _, name, hint, probabilities in rows(rationale):
         values = [percent(probabilities[label]) if label in probabilities else "" for label in labels]
         table.add_row(Text(name), *map(Text, values), Text(safe(hint), style="dim"))
     return table
@@ -212,6 +224,8 @@ def _body(rationale: Rationale, chosen: np.ndarray, styled: Callable[[int], Styl
     for part, tail in taken.tails.items():
         if part > 0:
             body.append("\n" if taken.left_out else "\n\n")
+        if rationale.pair is not None:
+            body.append(f"{PARTS[part]}\n", style="dim bold")
         for piece in pieces[part]:
             if piece.skipped:
                 body.append(f"[… {count(piece.skipped, noun)} left out …]\n", style="dim italic")

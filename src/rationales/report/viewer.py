@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rationales.rationale import Rationale
-from rationales.report.marked import LEVELS, embedded_json, escape
+from rationales.report.marked import embedded_json, escape
 from rationales.report.picture import (
     DIM,
     FADE,
@@ -20,10 +20,10 @@ from rationales.report.picture import (
     ramp,
 )
 from rationales.report.scale import Scale, start_of
-from rationales.report.words import box, count, leading, percent, rows, rule, selection, whole
+from rationales.report.stops import TICKS, entered, slider_data, stops, threshold_input
+from rationales.report.words import box, count, percent, rule, selection, whole
 
 LONGEST = 768  # pixels of the long side on a page
-TICKS = LEVELS * 10  # steps of the threshold
 SHADES = 33  # steps of colour in the legend
 LISTED = 200  # regions in the list under the picture
 
@@ -56,8 +56,7 @@ def side_by_side(rationale: Rationale) -> str:
 
 def controls(rationale: Rationale, scale: Scale, number: int, legend: str) -> str:
     """The sliders; the script reads its numbers and the scores from the JSON beside them."""
-    start, own = start_of(rationale, scale), escape(rule(rationale))
-    value = round(TICKS * (start - scale.low) / (scale.high - scale.low))
+    start = start_of(rationale, scale)
     percents = round(100 * OPACITY)
     return f"""<section class="controls" aria-label="Opacity and threshold">
 <div class="row">
@@ -68,9 +67,9 @@ def controls(rationale: Rationale, scale: Scale, number: int, legend: str) -> st
 </div>
 <div class="row">
 <label for="t{number}">Threshold</label>
-<input type="range" class="cut" id="t{number}" min="0" max="{TICKS}" value="{min(max(value, 0), TICKS)}">
+{threshold_input(rationale, scale, number)}
 <b class="threshold">{escape(scale.number(start))}</b>
-<span class="buttons"><button type="button" class="reset" title="Back to the method's own rule: {own}" disabled>\
+<span class="buttons"><button type="button" class="reset" title="Back to the rule: {escape(rule(rationale))}" disabled>\
 Reset</button></span>
 </div>
 <p class="caption"><output for="t{number}">{escape(selection(rationale))}</output></p>
@@ -89,7 +88,11 @@ def data(rationale: Rationale, scale: Scale) -> dict[str, object]:
     colours = ramp(scale.strength(shown))
     ticks = scale.low + (scale.high - scale.low) * np.arange(TICKS + 1) / TICKS
     above = len(values) - np.searchsorted(np.sort(values), ticks.astype(np.float32), side="right")
+    stopping = stops(rationale, scale)
+    levels = entered(stopping, drawn.scores, drawn.chosen > 0).astype(np.uint8)  # a PNG of few greys
     return {
+        **slider_data(rationale, scale, stopping),
+        **({"entered": data_uri(levels, lossless=True)} if stopping else {}),
         "scores": data_uri(grey.astype(np.uint8), lossless=True),
         "own": data_uri(drawn.chosen, lossless=True),
         "least": least,
@@ -123,25 +126,6 @@ def legend(rationale: Rationale, scale: Scale) -> str:
     shape = f'viewBox="0 0 {SHADES} 1" preserveAspectRatio="none" shape-rendering="crispEdges"'
     drawn = f'<svg class="shades" {shape}>{shades}</svg>'
     return f'<p class="legend" aria-hidden="true">{before} {drawn} {after}</p>'
-
-
-def likeliest(rationale: Rationale) -> str:
-    """A table of the labels worth a row, where there are too many to look at."""
-    labels = leading(rationale)
-    if len(labels) == len(rationale.labels):
-        return ""
-    given = rows(rationale)
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name, _, _ in given)
-    body = "".join(
-        f'<tr><th scope="row">{escape(label)}</th>'
-        + "".join(f"<td>{escape(percent(by[label])) if label in by else ''}</td>" for _, _, by in given)
-        + "</tr>"
-        for label in labels
-    )
-    return (
-        f'<table class="probabilities likeliest"><thead><tr><th scope="col">Likeliest of '
-        f"{len(rationale.labels):,} labels</th>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
 
 
 def region_list(rationale: Rationale, scale: Scale) -> str:

@@ -55,6 +55,25 @@ def selection(rationale: Rationale) -> str:
     return f"{count(len(rationale.spans()), 'span')} · {chosen:,} of {count(total, unit_name(rationale))}"
 
 
+def predicted(rationale: Rationale) -> str | None:
+    """The label that the model gives the full input; None where that was not measured."""
+    full = rationale.probabilities.get("full", {})
+    if not full or full.get(rationale.target, -1.0) >= max(full.values()):
+        return rationale.target if full else None
+    return max(full, key=lambda label: full[label])
+
+
+def verdict(rationale: Rationale) -> str:
+    """'The model predicts positive (98.0 %); explained: negative (2.0 %)', or only the first half of it."""
+    full, best = rationale.probabilities.get("full", {}), predicted(rationale)
+    if best is None or rationale.target not in full:
+        return f"Explained: {rationale.target}"
+    words = f"The model predicts {best} ({percent(full[best])})"
+    if best == rationale.target:
+        return words
+    return f"{words}; explained: {rationale.target} ({percent(full[rationale.target])})"
+
+
 def runner_up(rationale: Rationale) -> str | None:
     """The label that the target is set against, or else the next likely of the full input; None without another."""
     if rationale.against is not None:
@@ -105,17 +124,17 @@ def box(region: Region, grid: Grid | None = None) -> str:
     return f"columns {region.left} to {region.right - 1}, rows {region.top} to {region.bottom - 1}"
 
 
-def rows(rationale: Rationale) -> list[tuple[str, str, Mapping[str, float]]]:
-    """(name, what the model was given, label -> probability) for each measured input, in reading order."""
+def rows(rationale: Rationale) -> list[tuple[str, str, str, Mapping[str, float]]]:
+    """(key, name, what the model was given, label -> probability) for each measured input, in reading order."""
     unit = unit_name(rationale)
-    found = []
+    measured = []
     for key, name, given in GIVEN:
         if key in rationale.probabilities:
             hint = given.format(unit=unit, units=unit + "s")
             if key == "baseline" and rationale.baseline:
                 hint = f"{hint}: {rationale.baseline}"
-            found.append((name.format(whole=whole(rationale)), hint, rationale.probabilities[key]))
-    return found
+            measured.append((key, name.format(whole=whole(rationale)), hint, rationale.probabilities[key]))
+    return measured
 
 
 def rule(rationale: Rationale) -> str:
