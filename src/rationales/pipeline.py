@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import fields
 from typing import Any, overload
 
@@ -123,8 +124,9 @@ def _explain_some(
     started = time.perf_counter()
     encoded = model.encode(sources)
     titles = [model.title(source) for source in sources]
-    with torch.inference_mode(False), model.borrowed():
+    with ExitStack() as threads, torch.inference_mode(False), model.borrowed():
         batch = model.batch(encoded, seed)
+        threads.enter_context(batch.threads())
         with torch.no_grad():
             logits = batch.logits(batch.ones())
         _check_logits(logits, batch, titles)

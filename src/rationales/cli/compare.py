@@ -12,7 +12,7 @@ from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
 from rationales.cli.inputs import target as find_target
 from rationales.cli.shared import Baseline, Device, File, Json, ModelName, Target, Text, Trust, Unit, methods_option
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 
@@ -58,7 +58,7 @@ def compare(
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
     given = source(text, file, image, None, pair, "compare")
-    silence_libraries()
+    prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):

@@ -11,7 +11,7 @@ from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options, source
 from rationales.cli.inputs import target as find_target
 from rationales.cli.shared import Device, File, Json, ModelName, Target, Text, Trust, Unit
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 
@@ -86,7 +86,7 @@ def explain(
     given = source(text, file, image, audio, pair)
     if png is not None and image is None and audio is None:
         raise OptionError("--png is for pictures and sounds; a text is shown by --html")
-    silence_libraries()
+    prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):

@@ -17,6 +17,22 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
+def prepare_libraries() -> None:
+    """Settings for the libraries below, which read them once, while they are loaded."""
+    silence_libraries()
+    wait_quietly()
+
+
+def wait_quietly() -> None:
+    """Threads that have nothing to do sleep, so that they leave the cores to other programs.
+
+    By default they run in a circle for some milliseconds, which on a busy machine makes small models many times slower.
+    Whoever has set a variable of OpenMP knows better, and nothing is changed.
+    """
+    if not any(name.startswith(("OMP_", "GOMP_", "KMP_")) for name in os.environ):
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
 def silence_libraries() -> None:
     """What the libraries below say to programmers does not help the user of a command."""
     for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TRANSFORMERS_NO_ADVISORY_WARNINGS"):

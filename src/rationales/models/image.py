@@ -15,13 +15,14 @@ from rationales.errors import ModelError
 from rationales.models.baseline_choice import Choice, choose
 from rationales.models.batch import Rows
 from rationales.models.heads import Head, class_logits, probabilities
-from rationales.models.image_batch import ImageBatch, call
+from rationales.models.image_batch import PATCH, ImageBatch, call
 from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes, stored_bytes
 from rationales.models.picture_baselines import baseline
 from rationales.models.pictures import Fit, Picture, back, place, read
 from rationales.models.randomness import content_key
 from rationales.models.state import frozen
+from rationales.models.threads import limited_threads, weight_count
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
@@ -143,7 +144,8 @@ class ImageModel:
             logits = call(self.module, pixels.to(device=device, dtype=dtype)).float()
             return probabilities(self.head, class_logits(self.head, logits)).cpu()
 
-        with self.borrowed(), torch.no_grad():
+        patches = sum(one.real.numel() // PATCH for one in encoded)
+        with self.borrowed(), limited_threads(weight_count(self.module) * patches), torch.no_grad():
             # noise is judged by one sample of it, the same whatever the seed
             return choose(
                 [one.pixels for one in encoded],
