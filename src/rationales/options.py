@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
 from rationales.errors import OptionError
 
+SIMILAR = 0.7  # of two names, by difflib's ratio: "size" is not offered "stride"
+
 
 def option(default: Any, line: str, *choices: str) -> Any:
     """A dataclass field with a line of help and, if there are any, the values it can take."""
     return field(default=default, metadata={"help": line, "choices": choices})
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """ " (did you mean 'occlusion'?)" for a name that resembles one of these; else nothing."""
+    known = {known_name.lower(): known_name for known_name in names}
+    similar = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=SIMILAR)
+    return f" (did you mean {known[similar[0]]!r}?)" if similar else ""
 
 
 def whole(name: str, value: Any) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import ExitStack
 from dataclasses import fields
+from importlib.metadata import version
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +19,7 @@ from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smoothed
 from rationales.methods import Method, build
 from rationales.models.batch import Batch
+from rationales.models.front import as_model
 from rationales.models.model import Model
 from rationales.models.probing import check_gradients
 from rationales.options import check_option, whole
@@ -39,7 +43,7 @@ _WHOLE = {"text": "text", "image": "picture"}
 
 @overload
 def explain(
-    model: Model,
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: list[Any],
     *,
     method: str = ...,
@@ -54,7 +58,7 @@ def explain(
 
 @overload
 def explain(
-    model: Model,
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: Input,
     *,
     method: str = ...,
@@ -68,7 +72,7 @@ def explain(
 
 
 def explain(
-    model: Model,
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: Input,
     *,
     method: str = "marc",
@@ -81,15 +85,18 @@ def explain(
 ) -> Rationale | list[Rationale]:
     """Why the model decided so.
 
-    `inputs`: for a text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for a
-    model of sounds a path or a tuple (samples, rate); or a list of these: a list in, a list out, all explained
-    together. `target`: the label to explain, or one for each input;
+    `model`: of `rationales.load`, or what it loads: a name, a folder or a tuple (module, tokenizer). `inputs`: for a
+    text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for a model of sounds
+    a path or a tuple (samples, rate); or a list of these, or anything that lists them (a generator, an array of texts,
+    a column of a data frame): then a list comes out, all explained together. `target`: the label to explain, or one for
+    each input;
     by default what the model predicts. `options`: the method's own. `smooth`: width of a Gaussian over neighbouring
     units, for any method. `progress` is called with the share done, from 0 to 1.
     """
-    alone = not isinstance(inputs, list)
-    listed: list[Any] = [inputs] if alone else inputs
-    titles = [names] if isinstance(names, str) else names
+    model = as_model(model)
+    alone = not lists_inputs(inputs)
+    listed: list[Any] = [inputs] if alone else list(inputs)
+    titles = None if names is None else [names] if isinstance(names, str) else list(names)
     if titles is not None and len(titles) != len(listed):
         raise OptionError(f"{len(titles)} names for {len(listed)} inputs")
     wanted = _targets(model, target, len(listed))
@@ -231,8 +238,23 @@ def _notes(model: Model, baseline: str, said: Mapping[str, Mapping[str, float]],
     return notes
 
 
+def lists_inputs(inputs: Any) -> bool:
+    """Whether these are several inputs: a list, an iterator, an array of texts, a column of a data frame.
+
+    A tuple is one input (a pair of texts, or samples and their rate), and so is an array of numbers (a picture).
+    """
+    if isinstance(inputs, (str, bytes, bytearray, memoryview, tuple)):
+        return False
+    if isinstance(inputs, (Sequence, Iterator, ValuesView)):
+        return True
+    if callable(getattr(inputs, "to_list", None)):  # a series of pandas or polars
+        return True
+    return isinstance(inputs, np.ndarray) and inputs.ndim == 1 and inputs.dtype.kind in "OUT"  # objects or texts
+
+
 def _targets(model: Model, target: Any, count: int) -> list[int | None]:
-    if isinstance(target, Sequence) and not isinstance(target, str):
+    if lists_inputs(target) or isinstance(target, tuple) or getattr(target, "ndim", 0) == 1:
+        target = list(target)
         if len(target) != count:
             raise OptionError(f"{len(target)} targets for {count} inputs")
         return [model.target(one) for one in target]
@@ -270,11 +292,9 @@ def _shifted(progress: Callable[[float], None] | None, begin: float, share: floa
 
 
 def _versions() -> dict[str, str]:
-    import transformers
-
     return {
         "rationales": __version__,
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": version("transformers"),
         "python": platform.python_version(),
     }

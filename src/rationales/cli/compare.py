@@ -9,9 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, method_rows, source
+from rationales.cli.inputs import check_kind, check_outputs, method_rows, source, text_unit
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Baseline, Device, File, Json, ModelName, Target, Text, Trust, Unit, methods_option
+from rationales.cli.shared import (
+    Baseline,
+    Device,
+    File,
+    Json,
+    ModelName,
+    Target,
+    Text,
+    Trust,
+    UnitOfText,
+    methods_option,
+)
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
@@ -33,7 +44,7 @@ def compare(
     model: ModelName = None,
     target: Target = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
-    unit: Unit = "word",
+    unit: UnitOfText = None,
     baseline: Baseline = None,
     smooth: Annotated[
         float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
@@ -58,20 +69,23 @@ def compare(
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
     given = source(text, file, image, None, pair, "compare")
+    kind = "image" if image is not None else "text"
+    text_units = text_unit(unit, kind)
     prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):
-        import rationales
         from rationales.evaluation.entries import entries
+
+        made = entries(rows, smooth, kind)  # says what is wrong with any of them before anything is loaded
+        import rationales
         from rationales.models.default import IMAGE_MODEL
 
         wanted = model or (IMAGE_MODEL if image is not None else None)
         explained = rationales.load(
-            wanted, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+            wanted, device=device, unit=text_units, baseline=baseline, trust_remote_code=trust_remote_code
         )
-        check_kind(explained, "image" if image else "text")
-        made = entries(rows, smooth, explained.kind)  # tells what is wrong with any of them before the first is run
+        check_kind(explained, kind)
     titles = [entry.title for entry in made][: len(rows)]
     chosen = find_target(target, explained.labels)
     found: list[Any] = []

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, options, source
+from rationales.cli.inputs import check_kind, check_method, check_outputs, options, source, text_unit
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Device, File, Json, ModelName, Target, Text, Trust, Unit
+from rationales.cli.shared import Device, File, Json, ModelName, Target, Text, Trust, UnitOfText
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
@@ -37,7 +37,7 @@ def explain(
     method: Annotated[str, typer.Option(help="A name from 'rationales methods'.")] = "marc",
     target: Target = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
-    unit: Unit = "word",
+    unit: UnitOfText = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -86,18 +86,21 @@ def explain(
     given = source(text, file, image, audio, pair)
     if png is not None and image is None and audio is None:
         raise OptionError("--png is for pictures and sounds; a text is shown by --html")
+    kind = "image" if image is not None else "audio" if audio is not None else "text"
+    text_units = text_unit(unit, kind)
     prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):
+        check_method(method, chosen, kind)
         import rationales
         from rationales.models.default import AUDIO_MODEL, IMAGE_MODEL
 
         wanted = model or (IMAGE_MODEL if image is not None else AUDIO_MODEL if audio is not None else None)
         explained = rationales.load(
-            wanted, device=device, unit=unit, baseline=baseline, fit=fit, trust_remote_code=trust_remote_code
+            wanted, device=device, unit=text_units, baseline=baseline, fit=fit, trust_remote_code=trust_remote_code
         )
-        check_kind(explained, "image" if image else "audio" if audio else "text")
+        check_kind(explained, kind)
     with progress(f"explaining with {method}") as report:
         rationale = rationales.explain(
             explained,

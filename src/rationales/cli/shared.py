@@ -17,6 +17,10 @@ Target = Annotated[
     str | None, typer.Option("--target", "-t", help="The label to explain, by name or number; else the predicted.")
 ]
 Unit = Annotated[Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")]
+UnitOfText = Annotated[
+    Literal["word", "token", "sentence"] | None,
+    typer.Option("--unit", help="What of a text is kept or replaced as one.", show_default="word"),
+]
 Baseline = Annotated[
     str | None, typer.Option(help="What a replaced unit becomes: pad, mask, unk, zero, mean, or a word.")
 ]

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 import warnings
+
+FULL_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk or a device that takes no more
+
+
+def discard_output() -> None:
+    """What standard output still holds goes nowhere, so that the interpreter does not fail to write it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def prepare_streams() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
+from rationales.models.quiet import quiet_transformers
 
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
@@ -93,7 +93,7 @@ def _open_embedded() -> tuple[nn.Module, Any]:
     folder = _HERE / "embedded"
     if _embedded_where() is None:
         raise ModelError("the embedded model is missing from this installation; install the package again")
-    with _quiet():
+    with quiet_transformers():
         module = transformers.AutoModelForSequenceClassification.from_pretrained(
             folder,
             use_safetensors=True,
@@ -127,27 +127,10 @@ def _open_reviews() -> tuple[nn.Module, Any]:
         raise ModelError("minilm-reviews needs a checkout of the repository: its delta is not part of the wheel")
     config = transformers.AutoConfig.from_pretrained(_DELTA)
     loader = transformers.AutoModelForSequenceClassification
-    with _quiet():  # it would warn of the missing head, which the delta brings
+    with quiet_transformers():  # it would warn of the missing head, which the delta brings
         module = loader.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
         apply_delta(module, load_file(_DELTA / "delta.safetensors"))
         return module, transformers.AutoTokenizer.from_pretrained(folder)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bar and no warnings of transformers inside the block: these models are known to be whole."""
-    from transformers.utils import logging as module
-
-    logging: Any = module  # parts of it are untyped
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 CATALOGUE = {
