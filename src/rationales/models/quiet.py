@@ -14,10 +14,11 @@ def quiet_transformers() -> Iterator[None]:
 
     What its reports would say of missing or mismatched weights is read from the loading info instead, and raised.
     """
-    from huggingface_hub.utils import tqdm as hub
+    from huggingface_hub import utils
     from transformers.utils import logging as module
 
     logging: Any = module  # parts of it are untyped
+    hub: Any = utils  # which exports these functions without saying so
     level, bars, hub_bars = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.are_progress_bars_disabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
