@@ -1,5 +1,9 @@
 """What `explain` and `evaluate` take as a model and as inputs, beside what `load` returns and a list."""
 
+import shutil
+from importlib.resources import files
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -19,12 +23,9 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def folder(model, tmp_path_factory):
-    """The embedded model, saved as anybody's."""
-    folder = tmp_path_factory.mktemp("model")
-    model.networks[0].module.save_pretrained(folder)
-    model.tokenizer.save_pretrained(folder)
-    return folder
+def folder(tmp_path_factory):
+    """The embedded model, in a folder as anybody's."""
+    return Path(shutil.copytree(files(rationales) / "models" / "embedded", tmp_path_factory.mktemp("a") / "model"))
 
 
 class Column:

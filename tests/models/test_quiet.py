@@ -1,7 +1,10 @@
 """Loading a model prints nothing, changes no setting of transformers, and says itself what does not fit."""
 
 import json
+import shutil
 import warnings
+from importlib.resources import files
+from pathlib import Path
 
 import huggingface_hub.utils as hub
 import pytest
@@ -15,11 +18,8 @@ from rationales.models.quiet import quiet_transformers
 
 @pytest.fixture
 def folder(tmp_path):
-    """The embedded model, saved as anybody's."""
-    model = rationales.load()
-    model.networks[0].module.save_pretrained(tmp_path)
-    model.tokenizer.save_pretrained(tmp_path)
-    return tmp_path
+    """The embedded model, in a folder as anybody's."""
+    return Path(shutil.copytree(files(rationales) / "models" / "embedded", tmp_path / "model"))
 
 
 def configure(folder, **changes):

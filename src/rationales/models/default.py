@@ -38,7 +38,7 @@ class Entry:
     name: str
     summary: str
     where: Callable[[], str | None]  # a readable place, or None when something is missing
-    open: Callable[[], tuple[nn.Module, Any]]
+    open: Callable[[str], tuple[nn.Module, Any]]  # by the type of device it will run on
 
 
 def models_available() -> list[ModelInfo]:
@@ -86,20 +86,31 @@ def _embedded_where() -> str | None:
     return "inside the package" if (folder / "model.safetensors").is_file() else None
 
 
-def _open_embedded() -> tuple[nn.Module, Any]:
-    import torch
-    import transformers
-
+def _open_embedded(device: str) -> tuple[nn.Module, Any]:
     folder = _HERE / "embedded"
     if _embedded_where() is None:
         raise ModelError("the embedded model is missing from this installation; install the package again")
+    if device == "cpu":  # at once, without the library's models
+        from rationales.models.bert import load_bert
+
+        return load_bert(folder), embedded_tokenizer()
+    import torch
+    import transformers
+
     with quiet_transformers():
         module = transformers.AutoModelForSequenceClassification.from_pretrained(
             folder,
             use_safetensors=True,
             dtype=torch.float32,  # stored in half precision to be small
         )
-        return module, transformers.AutoTokenizer.from_pretrained(folder)
+    return module, embedded_tokenizer()
+
+
+def embedded_tokenizer() -> Any:
+    """The embedded model's tokenizer, by its class, which needs nothing of transformers' models."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(_HERE / "embedded")
 
 
 def _encoder_folder() -> Path | None:
@@ -114,7 +125,7 @@ def _reviews_where() -> str | None:
     return str(_DELTA) if _encoder_folder() is not None and (_DELTA / "delta.safetensors").is_file() else None
 
 
-def _open_reviews() -> tuple[nn.Module, Any]:
+def _open_reviews(_device: str) -> tuple[nn.Module, Any]:
     import torch
     import transformers
     from safetensors.torch import load_file

@@ -42,7 +42,8 @@ def load_text(
             raise OptionError(f"{option} is a number of tokens, a whole number and not negative; not {value!r}")
     if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "get_vocab")):
         raise OptionError(f"the tokenizer must be a Hugging Face tokenizer, not {type(tokenizer).__name__}")
-    opened = [_open(one, tokenizer, trust_remote_code) for one in sources]
+    kind = "cpu" if device is None else device_of(device).type
+    opened = [_open(one, tokenizer, trust_remote_code, kind) for one in sources]
     modules = [module for module, _, _ in opened]
     tokenizers = [own for _, own, _ in opened]
     if any(own.get_vocab() != tokenizers[0].get_vocab() for own in tokenizers[1:]):
@@ -53,7 +54,7 @@ def load_text(
     return text_model(modules, tokenizers[0], name=name, unit=unit, baseline=baseline, limit=segment, overlap=overlap)
 
 
-def _open(source: Source | None, tokenizer: Any, remote: bool) -> tuple[nn.Module, Any, str]:
+def _open(source: Source | None, tokenizer: Any, remote: bool, device: str) -> tuple[nn.Module, Any, str]:
     """The module, its tokenizer and a name for it."""
     if isinstance(source, nn.Module):
         if tokenizer is None:
@@ -61,7 +62,7 @@ def _open(source: Source | None, tokenizer: Any, remote: bool) -> tuple[nn.Modul
         return source, tokenizer, getattr(source, "name_or_path", "") or type(source).__name__
     if source is None or str(source) in default.CATALOGUE:
         entry = default.CATALOGUE[str(source) if source is not None else default.EMBEDDED]
-        module, own = entry.open()
+        module, own = entry.open(device)
         return module, tokenizer or own, entry.name
     return (*_pretrained(str(source), tokenizer, remote), str(source))
 
