@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 import rationales
 from rationales import Rationale, cli
-from rationales.cli.inputs import target
+from rationales.cli.inputs import options, target
 from rationales.errors import OptionError
 from rationales.methods import methods as available
 from rationales.models.efficientnet import lite_weights
@@ -121,29 +121,21 @@ class TestWhatIsAsked:
         run("explain", "a", "--model", "m", "--trust-remote-code")
         assert asked["load"]["trust_remote_code"] is True
 
-    def test_options_of_the_method_are_json_where_they_can_be(self, run: Run, asked: dict[str, Any]) -> None:
-        given = [
-            "steps=50",
-            "rate=0.5",
-            "stop=paper",
-            "flag=true",
-            "none=null",
-            "name=a=b",
-            'quoted="50"',
-            "list=[1, 2]",
-        ]
-        run("explain", "a", "--method", "other", "--seed", "3", *(item for one in given for item in ("--set", one)))
-        expected = {
-            "steps": 50,
-            "rate": 0.5,
-            "stop": "paper",
+    def test_values_are_json_where_they_can_be(self) -> None:
+        assert options(["flag=true", "none=null", "name=a=b", 'quoted="50"', "list=[1, 2]"]) == {
             "flag": True,
             "none": None,
             "name": "a=b",
             "quoted": "50",
+            "list": [1, 2],
         }
-        assert asked["explain"]["options"] == expected | {"list": [1, 2]}
-        assert asked["explain"]["method"] == "other"
+
+    def test_options_of_the_method_are_json_where_they_can_be(self, run: Run, asked: dict[str, Any]) -> None:
+        settings = ["steps=50", "rate=0.5", "stop=paper", 'kernel="sigma"']
+        given = [item for setting in settings for item in ("--set", setting)]
+        run("explain", "a", "--method", "marc", "--seed", "3", *given)
+        assert asked["explain"]["options"] == {"steps": 50, "rate": 0.5, "stop": "paper", "kernel": "sigma"}
+        assert asked["explain"]["method"] == "marc"
         assert asked["explain"]["seed"] == 3
 
     @pytest.mark.parametrize("wrong", ["steps", "=3", " = 3"])

@@ -135,5 +135,6 @@ def test_card_gives_the_figures_that_were_measured():
 
 def test_is_an_ordinary_bert_in_single_precision():
     module = embedded().networks[0].module
-    assert type(module).__name__ == "BertForSequenceClassification"
+    config = json.loads((importlib.resources.files("rationales.models") / "embedded" / "config.json").read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"]  # whose logits are ours: models/test_bert.py
     assert {weight.dtype for weight in module.parameters()} == {torch.float32}

@@ -89,3 +89,21 @@ rationales.load, rationales.explain, rationales.methods()
 print(json.dumps([before == after, before == state()]))
 """
     assert run(code) == [True, True]
+
+
+def test_a_sentence_with_the_embedded_model_loads_no_machinery():
+    """Each of these takes longer to load than the sentence takes to explain."""
+    code = """
+import json, sys
+from typer.testing import CliRunner
+from rationales.cli import app
+result = CliRunner().invoke(app, ["explain", "A dull film that I loved."])
+assert result.exit_code == 0, result.output
+print(json.dumps(list(sys.modules)))
+"""
+    machinery = {
+        *("transformers.modeling_utils", "transformers.models.auto", "torch._dynamo", "torch._inductor"),
+        *("torch.distributed.tensor", "torch.distributed.fsdp", "sympy", "scipy", "sklearn", "skimage", "matplotlib"),
+        *("pandas", "torchvision", "captum"),
+    }
+    assert machinery.isdisjoint(run(code))

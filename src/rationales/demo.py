@@ -56,10 +56,10 @@ PARTS: tuple[Callable[[], list[Rationale]], ...] = (text, picture)  # what the d
 def main(folder: Path) -> None:
     """Explain every part, print it, and write `folder`/index.html."""
     from rationales import page
-    from rationales.cli import silence_libraries
+    from rationales.cli import prepare_libraries
     from rationales.report.terminal import show
 
-    silence_libraries()
+    prepare_libraries()
     shown = [rationale for part in PARTS for rationale in part()]
     for rationale in shown:
         show(rationale)

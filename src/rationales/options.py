@@ -10,6 +10,8 @@ from typing import Any
 
 from rationales.errors import OptionError
 
+SIMILAR = 0.7  # of two names, by difflib's ratio: "size" is not offered "stride"
+
 
 def option(default: Any, line: str, *choices: str) -> Any:
     """A dataclass field with a line of help and, if there are any, the values it can take."""
@@ -17,9 +19,10 @@ def option(default: Any, line: str, *choices: str) -> Any:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """What to add to a message about an unknown name: " (did you mean 'occlusion'?)", or nothing if none is close."""
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    """ " (did you mean 'occlusion'?)" for a name that resembles one of these; else nothing."""
+    known = {known_name.lower(): known_name for known_name in names}
+    similar = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=SIMILAR)
+    return f" (did you mean {known[similar[0]]!r}?)" if similar else ""
 
 
 def whole(name: str, value: Any) -> int:

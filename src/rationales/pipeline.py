@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import fields
+from importlib.metadata import version
 from typing import Any, overload
 
 import numpy as np
@@ -21,12 +24,13 @@ from rationales.masks.snapping import snapped
 from rationales.methods import Method, build
 from rationales.models.batch import Batch
 from rationales.models.contrast import CHOSEN
+from rationales.models.front import as_model
 from rationales.models.model import Model
 from rationales.models.probing import check_gradients
 from rationales.options import check_option, whole
 from rationales.rationale import Rationale, Rule, by_label
 from rationales.selection import choose_rules
-from rationales.targets import check_rivals, of_the_two, rival_numbers, target_numbers
+from rationales.targets import check_rivals, lists_inputs, of_the_two, rival_numbers, target_numbers
 from rationales.version import __version__
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of a picture; a path or (samples, rate)
@@ -41,7 +45,7 @@ AT_ONCE = {
 
 @overload
 def explain(
-    model: Model,
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: list[Any],
     *,
     method: str = ...,
@@ -62,7 +66,7 @@ def explain(
 
 @overload
 def explain(
-    model: Model,
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: Input,
     *,
     method: str = ...,
@@ -82,7 +86,7 @@ def explain(
 
 
 def explain(
-    model: Model,
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: Input,
     *,
     method: str = "marc",
@@ -101,20 +105,22 @@ def explain(
 ) -> Rationale | list[Rationale]:
     """Why the model decided so.
 
-    `inputs`: for a text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for a
-    model of sounds a path or a tuple (samples, rate); or a list of these: a list in, a list out, all explained
-    together. `target`: the label to explain, or one for each input;
-    by default what the model predicts. `against`: another label, or one for each input: why the target rather than
-    this one; explained is then logit(target) - logit(against) alone. `options`: the method's own. `smooth`: width of a
-    Gaussian over neighbouring units, for any method. `snap`: spans of words that cut a phrase are moved by a word or
-    two where the model does not mind; scores stay as they are. `threshold`, `share` or `top`: which units make the
-    rationale (score above it, that share of all units, that many), in place of the method's own rule; the
+    `model`: of `rationales.load`, or what it loads: a name, a folder or a tuple (module, tokenizer). `inputs`: for a
+    text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for a model of sounds
+    a path or a tuple (samples, rate); or a list of these, or anything that lists them (a generator, an array of texts,
+    a column of a data frame): then a list comes out, all explained together. `target`: the label to explain, or one for
+    each input; by default what the model predicts. `against`: another label, or one for each input: why the target
+    rather than this one; explained is then logit(target) - logit(against) alone. `options`: the method's own. `smooth`:
+    width of a Gaussian over neighbouring units, for any method. `snap`: spans of words that cut a phrase are moved by a
+    word or two where the model does not mind; scores stay as they are. `threshold`, `share` or `top`: which units make
+    the rationale (score above it, that share of all units, that many), in place of the method's own rule; the
     probabilities are those of this selection. `curve`: also ask the model about selections of other sizes
     (`Rationale.curve`). `progress` is called with the share done, from 0 to 1.
     """
-    alone = not isinstance(inputs, list)
-    listed: list[Any] = [inputs] if alone else inputs
-    titles = [names] if isinstance(names, str) else names
+    model = as_model(model)
+    alone = not lists_inputs(inputs)
+    listed: list[Any] = [inputs] if alone else list(inputs)
+    titles = None if names is None else [names] if isinstance(names, str) else list(names)
     if titles is not None and len(titles) != len(listed):
         raise OptionError(f"{len(titles)} names for {len(listed)} inputs")
     wanted = target_numbers(model, target, len(listed))
@@ -159,8 +165,9 @@ def _explain_some(
     started = time.perf_counter()
     encoded = model.encode(sources)
     titles = [model.title(source) for source in sources]
-    with torch.inference_mode(False), model.borrowed():
+    with ExitStack() as threads, torch.inference_mode(False), model.borrowed():
         batch = model.batch(encoded, seed)
+        threads.enter_context(batch.threads())
         with torch.no_grad():
             logits = batch.logits(batch.ones())
         _check_logits(logits, batch, titles)
@@ -296,11 +303,9 @@ def _shifted(progress: Callable[[float], None] | None, begin: float, share: floa
 
 
 def _versions() -> dict[str, str]:
-    import transformers
-
     return {
         "rationales": __version__,
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": version("transformers"),
         "python": platform.python_version(),
     }

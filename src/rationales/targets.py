@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,13 +13,33 @@ from rationales.errors import OptionError
 from rationales.models.model import Model
 
 
+def lists_inputs(inputs: Any) -> bool:
+    """Whether these are several inputs: a list, an iterator, an array of texts, a column of a data frame.
+
+    A tuple is one input (a pair of texts, or samples and their rate), and so is an array of numbers (a picture).
+    """
+    if isinstance(inputs, (str, bytes, bytearray, memoryview, tuple)):
+        return False
+    if isinstance(inputs, (Sequence, Iterator, ValuesView)):
+        return True
+    if callable(getattr(inputs, "to_list", None)):  # a series of pandas or polars
+        return True
+    return isinstance(inputs, np.ndarray) and inputs.ndim == 1 and inputs.dtype.kind in "OUT"  # objects or texts
+
+
 def target_numbers(model: Model, target: Any, count: int) -> list[int | None]:
     """The class to explain for each input; None: the one that the model predicts."""
-    if isinstance(target, Sequence) and not isinstance(target, str):
-        if len(target) != count:
-            raise OptionError(f"{len(target)} targets for {count} inputs")
-        return [model.target(label) for label in target]
-    return [model.target(target)] * count
+    if not _several(target):
+        return [model.target(target)] * count
+    labels = list(target)
+    if len(labels) != count:
+        raise OptionError(f"{len(labels)} targets for {count} inputs")
+    return [model.target(label) for label in labels]
+
+
+def _several(labels: Any) -> bool:
+    """Whether these are labels of several inputs, not the label of all."""
+    return lists_inputs(labels) or isinstance(labels, tuple) or getattr(labels, "ndim", 0) == 1
 
 
 def rival_numbers(model: Model, against: Any, count: int) -> list[int] | None:
@@ -27,7 +48,7 @@ def rival_numbers(model: Model, against: Any, count: int) -> list[int] | None:
         return None
     if len(model.labels) < 2:
         raise OptionError(f"{model.name} has one class, {model.labels[0]}, and nothing to set it against")
-    listed = against if isinstance(against, Sequence) and not isinstance(against, str) else [against] * count
+    listed = list(against) if _several(against) else [against] * count
     if len(listed) != count:
         raise OptionError(f"{len(listed)} labels in against for {count} inputs")
     numbers = [model.target(label) for label in listed]

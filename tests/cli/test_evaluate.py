@@ -182,8 +182,8 @@ class TestMistakes:
         [
             (["nowhere.csv"], "no data set and no file 'nowhere.csv'"),
             (["eraser-movies", "--folder", "nowhere"], "there is no folder or archive nowhere"),
-            (["t.jsonl", "--methods", "marcc"], "there is no method 'marcc'"),
-            (["t.jsonl", "--methods", "occlusion:size=3"], "occlusion has no option 'size'"),
+            (["t.jsonl", "--methods", "marcc"], "there is no method 'marcc' (did you mean 'marc'?); there are: marc"),
+            (["t.jsonl", "--methods", "occlusion:size=3"], "occlusion has no option 'size'; its options are: window"),
             (["t.jsonl", "--methods", "occlusion:3"], "--methods occlusion: takes name=value, not '3'"),
             (["t.jsonl", "--methods", ","], "no method to compare"),
             (["t.jsonl", "--methods", "random,random"], "two rows are called 'random'"),

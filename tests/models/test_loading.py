@@ -140,7 +140,7 @@ class TestDamaged:
         config = json.loads((folder / "config.json").read_text())
         config["hidden_size"] = 16
         (folder / "config.json").write_text(json.dumps(config))
-        refused(ModelError, folder, says="cannot load")
+        refused(ModelError, folder, says="config.json does not fit the weights")
 
 
 class TestOptions:

@@ -7,10 +7,10 @@ from rationales.cli.evaluate import add as _evaluate
 from rationales.cli.explain import add as _explain
 from rationales.cli.lists import add as _lists
 from rationales.cli.reproduce import add as _reproduce
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.cli.train_masker import add as _train_masker
 
-__all__ = ["app", "main", "silence_libraries"]
+__all__ = ["app", "main", "prepare_libraries"]
 
 for _add in (_explain, _compare, _evaluate, _reproduce, _dry_run, _train_masker, _lists):
     _add(app)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Annotated, ParamSpec
 
 import typer
 
-from rationales.cli.streams import prepare_streams
+from rationales.cli.streams import FULL_OUTPUT, discard_output, prepare_streams
 from rationales.errors import RationalesError
 from rationales.version import __version__
 
@@ -26,8 +27,20 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """The entry point; leaves with 0, with 2 after a mistake in what was asked for, with 130 after Ctrl-C."""
-    app(prog_name="rationales")
+    """The entry point; leaves with 0, with 1 where its output cannot be written, with 2 after a mistake in what was
+    asked for, with 130 after Ctrl-C."""
+    try:
+        try:
+            app(prog_name="rationales")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in FULL_OUTPUT:
+            raise
+        discard_output()
+        typer.echo(f"error: cannot write to standard output: {error.strerror}", err=True)
+        sys.exit(1)
 
 
 def clean_exit(command: Callable[P, None]) -> Callable[P, None]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, method_rows, source
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, method_rows, source, text_unit
 from rationales.cli.inputs import target as find_target
 from rationales.cli.shared import (
     Against,
@@ -25,10 +25,10 @@ from rationales.cli.shared import (
     Threshold,
     Top,
     Trust,
-    Unit,
+    UnitOfText,
     methods_option,
 )
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 
@@ -50,7 +50,7 @@ def compare(
     target: Target = None,
     against: Against = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
-    unit: Unit = "word",
+    unit: UnitOfText = None,
     baseline: Baseline = None,
     smooth: Annotated[
         float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
@@ -80,20 +80,23 @@ def compare(
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
     given = source(text, file, image, None, pair, "compare")
-    silence_libraries()
+    kind = "image" if image is not None else "text"
+    text_units = text_unit(unit, kind)
+    prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):
-        import rationales
         from rationales.evaluation.entries import entries
+
+        made = entries(rows, smooth, kind)  # says what is wrong with any of them before anything is loaded
+        import rationales
         from rationales.models.default import IMAGE_MODEL
 
         wanted = model or (IMAGE_MODEL if image is not None else None)
         explained = rationales.load(
-            wanted, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+            wanted, device=device, unit=text_units, baseline=baseline, trust_remote_code=trust_remote_code
         )
-        check_kind(explained, "image" if image else "text")
-        made = entries(rows, smooth, explained.kind)  # tells what is wrong with any of them before the first is run
+        check_kind(explained, kind)
     titles = [entry.title for entry in made][: len(rows)]
     chosen, rival = find_target(target, explained.labels), find_target(against, explained.labels)
     found: list[Any] = []

@@ -12,7 +12,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_outputs, method_rows, options
 from rationales.cli.shared import Device, Json, methods_option
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 NO_VERDICT = 1  # the exit code where no model learned its plant
@@ -105,7 +105,7 @@ def dry_run(
     planted = plant_rows(plant) if plant else None
     recipe = options(training or [], "--train") | ({} if accuracy is None else {"until": accuracy})
     check_outputs(None, out)
-    silence_libraries()
+    prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading"):

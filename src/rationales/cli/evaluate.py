@@ -12,7 +12,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import listed, made_folder, method_rows, options
 from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def evaluate(
     if cache is not None and no_cache:
         raise OptionError("give --cache or --no-cache, not both")
     made_folder(out)
-    silence_libraries()
+    prepare_libraries()
     from rationales.data import read
     from rationales.evaluation.entries import check_request
     from rationales.report.progress import progress, waiting

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, options
+from rationales.cli.inputs import check_kind, check_method, check_outputs, check_rule, options, text_unit
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Against, Device, ModelName, Share, Snap, Target, Threshold, Top, Trust, Unit
+from rationales.cli.shared import Against, Device, ModelName, Share, Snap, Target, Threshold, Top, Trust, UnitOfText
 from rationales.cli.sources import gather
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 
@@ -53,7 +53,7 @@ def explain(
     target: Target = None,
     against: Against = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
-    unit: Unit = "word",
+    unit: UnitOfText = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -124,16 +124,23 @@ def explain(
         raise OptionError("--save and --png are for one input; of several, --json prints one object a line")
     if png is not None and sources.kind == "text":
         raise OptionError("--png is for pictures and sounds; a text is shown by --html")
-    silence_libraries()
+    text_units = text_unit(unit, sources.kind)
+    prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):
+        check_method(method, chosen, sources.kind)
         import rationales
         from rationales.models.default import AUDIO_MODEL, IMAGE_MODEL
 
         default = {"text": None, "image": IMAGE_MODEL, "audio": AUDIO_MODEL}[sources.kind]
         explained = rationales.load(
-            model or default, device=device, unit=unit, baseline=baseline, fit=fit, trust_remote_code=trust_remote_code
+            model or default,
+            device=device,
+            unit=text_units,
+            baseline=baseline,
+            fit=fit,
+            trust_remote_code=trust_remote_code,
         )
         check_kind(explained, sources.kind)
     count = f"{len(sources.inputs):,} inputs " if sources.several else ""

@@ -12,6 +12,8 @@ from typing import Any
 from rationales.errors import InputError, OptionError
 from rationales.files import decode, read_text
 
+_UNITS = {"image": "a picture are its pixels", "audio": "a sound are its frames"}
+
 
 def check_outputs(sources: Path | Sequence[Path] | None, *outputs: Path | None) -> None:
     """Fail before the work, not after it."""
@@ -68,9 +70,29 @@ def source(
                 if image and not audio
                 else "give one input: a sound, a picture or a text"
             )
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; give a file")
+        if not path.exists():
+            raise InputError(f"there is no file {path}")
         return str(path)
+    if pair is not None and not pair.strip():
+        raise InputError("--pair is empty; give the second text, or leave --pair out for a model of single texts")
     found = _text(text, file, command)
     return found if pair is None else (found, _utf8(pair, "--pair"))
+
+
+def check_method(name: str, settings: dict[str, Any], kind: str) -> None:
+    """Say what is wrong with a method's name or options before a model is loaded."""
+    from rationales.methods import build
+
+    build(name, dict(settings), kind)
+
+
+def text_unit(unit: str | None, kind: str) -> str:
+    """The unit of a text, a word where none is named; pictures and sounds have units of their own."""
+    if unit is not None and kind != "text":
+        raise OptionError(f"--unit is for texts; the units of {_UNITS[kind]}")
+    return unit or "word"
 
 
 def _text(text: str | None, file: Path | None, command: str) -> str:

@@ -11,6 +11,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import written
 from rationales.errors import OptionError
+from rationales.options import suggestion
 
 
 def add(app: typer.Typer) -> None:
@@ -59,7 +60,7 @@ def methods(
             typer.echo(f"{method.name:<{width}}  {method.summary}{needs}")
         return
     if name not in found:
-        raise OptionError(f"there is no method {name!r}; there are: {', '.join(found)}")
+        raise OptionError(f"there is no method {name!r}{suggestion(name, found)}; there are: {', '.join(found)}")
     method = found[name]
     typer.echo(f"{method.name}: {method.summary}")
     typer.echo(f"needs {', '.join(method.needs) or 'nothing but the model'}")

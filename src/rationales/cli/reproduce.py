@@ -12,7 +12,7 @@ from rationales.cli.app import clean_exit
 from rationales.cli.evaluate import score_folder, write_table
 from rationales.cli.inputs import listed, made_folder
 from rationales.cli.shared import Cache, Device, NoCache
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def reproduce(
         if given is not None and name != "limit" and name not in wanted.takes:
             raise OptionError(f"{table} takes no --{name}")
     made_folder(out)
-    silence_libraries()
+    prepare_libraries()
     from rationales.report.progress import progress
 
     with progress(f"reproducing {table}") as report:

@@ -31,6 +31,10 @@ Snap = Annotated[
     ),
 ]
 Unit = Annotated[Literal["word", "token", "sentence"], typer.Option(help="What is kept or replaced as one.")]
+UnitOfText = Annotated[
+    Literal["word", "token", "sentence"] | None,
+    typer.Option("--unit", help="What of a text is kept or replaced as one.", show_default="word"),
+]
 Baseline = Annotated[
     str | None, typer.Option(help="What a replaced unit becomes: pad, mask, unk, zero, mean, or a word.")
 ]

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 import warnings
+
+FULL_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk or a device that takes no more
+
+
+def discard_output() -> None:
+    """What standard output still holds goes nowhere, so that the interpreter does not fail to write it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def prepare_streams() -> None:
@@ -15,6 +25,22 @@ def prepare_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def prepare_libraries() -> None:
+    """Settings for the libraries below, which read them once, while they are loaded."""
+    silence_libraries()
+    wait_quietly()
+
+
+def wait_quietly() -> None:
+    """Threads that have nothing to do sleep, so that they leave the cores to other programs.
+
+    By default they run in a circle for some milliseconds, which on a busy machine makes small models many times slower.
+    Whoever has set a variable of OpenMP knows better, and nothing is changed.
+    """
+    if not any(name.startswith(("OMP_", "GOMP_", "KMP_")) for name in os.environ):
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
 def silence_libraries() -> None:

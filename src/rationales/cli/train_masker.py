@@ -11,7 +11,7 @@ import typer
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options
 from rationales.cli.shared import Baseline, Device, Folder, Trust, Unit
-from rationales.cli.streams import silence_libraries
+from rationales.cli.streams import prepare_libraries
 from rationales.errors import DataError, OptionError
 
 ENDLESS = 10**9  # steps, where the clock decides
@@ -73,7 +73,7 @@ def train_masker(
     if minutes is not None:
         chosen = {"steps": ENDLESS} | chosen | {"minutes": minutes}
     chosen |= {} if steps is None else {"steps": steps}
-    silence_libraries()
+    prepare_libraries()
     from rationales.report.progress import progress, waiting
 
     with waiting("reading the data"):

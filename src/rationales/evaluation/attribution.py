@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,8 +70,9 @@ def score_rows(
 ) -> list[Scored]:
     """Each input's scores of rows, views (baselines, networks) averaged."""
     started = time.perf_counter()
-    with torch.inference_mode(False), model.borrowed():
+    with ExitStack() as threads, torch.inference_mode(False), model.borrowed():
         batch = model.batch(encoded, seed)
+        threads.enter_context(batch.threads())
         if "gradients" in method.needs:
             check_gradients(batch)
         found = method.scores(batch, torch.tensor(list(targets), device=batch.device), progress).scores.detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +12,12 @@ from rationales.evaluation.protocol import Protocol
 from rationales.evaluation.selection import Selection
 from rationales.evaluation.study import study
 from rationales.evaluation.table import Table
+from rationales.models.front import as_model
 from rationales.models.model import Model
 
 
 def evaluate(
-    model: Model,
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
     examples: Sequence[Any],
     methods: Sequence[str | Mapping[str, Any] | MethodEntry] = ("marc", "occlusion"),
     protocol: str | Protocol = "marc",
@@ -30,6 +32,7 @@ def evaluate(
 ) -> Table:
     """Judge methods by metrics on examples.
 
+    `model`: of `rationales.load`, or what names one: a name, a folder or a tuple (module, tokenizer).
     `examples`: of `rationales.data`, or anything with their fields. `methods`: names, or mappings and MethodEntry with
     name, options, smooth and title; a `random` row is always there. `protocol`: a name or a Protocol. `metrics`: names,
     by default the usual ones that the examples allow. `smooth`: width of a Gaussian over neighbouring units for every
@@ -38,6 +41,7 @@ def evaluate(
     `fill`. `progress` is called with the share done. An input for which a metric is not defined has no value in it; the
     table says how many had one.
     """
+    model = as_model(model)
     rows = entries(methods, smooth, model.kind)
     made = study(
         model, examples, protocol, metrics, seed=seed, cache=cache, selection=selection, filler=filler

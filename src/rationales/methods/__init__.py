@@ -22,6 +22,7 @@ from rationales.methods.random import Random
 from rationales.methods.saliency import Saliency
 from rationales.methods.shapley_sampling import ShapleySampling
 from rationales.methods.smooth_grad import SmoothGrad
+from rationales.options import suggestion
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -53,7 +54,7 @@ def methods() -> list[MethodInfo]:
 def build(name: str, options: dict[str, object] | None = None, kind: str = "text") -> Method:
     """The method called `name` with these options, for inputs of this kind."""
     if name not in METHODS:
-        raise OptionError(f"there is no method {name!r}; there are: {', '.join(METHODS)}")
+        raise OptionError(f"there is no method {name!r}{suggestion(name, METHODS)}; there are: {', '.join(METHODS)}")
     return make(METHODS[name], options or {}, kind)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.models.batch import Batch
-from rationales.options import check_option
+from rationales.options import check_option, suggestion
 from rationales.rationale import Note, Rule
 
 Progress = Callable[[float], None]
@@ -90,13 +90,15 @@ def make(method: type[Method], options: Mapping[str, Any], kind: str = "text") -
     presets = method.presets.get(kind, {})
     preset = given.pop("preset", "default" if presets else None)
     if preset is not None and preset not in presets:
-        known = ", ".join(presets) or "none"
-        raise OptionError(f"{method.name} has no preset {preset!r} for this kind of input; its presets are: {known}")
+        known, similar = ", ".join(presets) or "none", suggestion(preset, presets)
+        message = f"{method.name} has no preset {preset!r} for this kind of input{similar}"
+        raise OptionError(f"{message}; its presets are: {known}")
     known_fields = {one.name: one for one in fields(method)}
     for name, value in given.items():
         if name not in known_fields:
-            known = ", ".join([*known_fields, *(["preset"] if method.presets else [])]) or "none"
-            raise OptionError(f"{method.name} has no option {name!r}; its options are: {known}")
+            names = [*known_fields, *(["preset"] if method.presets else [])]
+            known, similar = ", ".join(names) or "none", suggestion(name, names)
+            raise OptionError(f"{method.name} has no option {name!r}{similar}; its options are: {known}")
         one = known_fields[name]
         check_option(name, value, str(one.type), one.metadata.get("choices", ()))
     base = method(**(presets[preset] if preset is not None else {}))

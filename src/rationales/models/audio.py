@@ -27,6 +27,7 @@ from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes
 from rationales.models.randomness import content_key
 from rationales.models.segments import Window, windows
+from rationales.models.shown import Shown, label_list
 from rationales.models.state import frozen
 from rationales.rationale import Frames, Note, Spectrogram
 
@@ -55,8 +56,8 @@ class EncodedSound:
         return self.segments[-1].window.last
 
 
-@dataclass(eq=False)
-class AudioModel:
+@dataclass(eq=False, repr=False)
+class AudioModel(Shown):
     """A classifier of sounds that can be explained."""
 
     module: nn.Module
@@ -69,6 +70,18 @@ class AudioModel:
     overlap: int  # samples that neighbouring segments share
     baselines: tuple[str, ...] = ("silence",)
     _value_bytes: float = field(default=0.0, init=False, repr=False)
+
+    def facts(self) -> dict[str, str]:
+        """What to show of it."""
+        weight = next(self.module.parameters(), None)
+        return {
+            "reads": f"sounds at {self.rate:,} samples per second",
+            "labels": label_list(self.labels),
+            "unit": self.unit,
+            "baseline": self.baseline,
+            "segments": f"{self.segment / self.rate:g} s",
+            "device": "cpu" if weight is None else str(weight.device),
+        }
 
     @property
     def kind(self) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rationales.errors import ModelError
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.randomness import normal
+from rationales.models.threads import weight_count
 
 
 @dataclass(eq=False)
@@ -44,6 +45,14 @@ class AudioBatch(Batch):
 
     def cost(self) -> list[int]:
         return [int(np.prod(shape)) for shape in self.shapes]
+
+    def weights(self) -> int:
+        return weight_count(self.module)
+
+    def positions(self) -> list[int]:
+        """Its frames."""
+        frames: list[int] = self.rows.real.sum(1).tolist()
+        return frames
 
     def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
         shown, empty = self.values[self.rows.mask[piece.row]], self.empty[piece.row]

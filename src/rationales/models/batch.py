@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -22,6 +23,7 @@ from rationales.models.contrast import Contrast
 from rationales.models.heads import Head, class_logits, probabilities
 from rationales.models.randomness import normal
 from rationales.models.rows import Block, Noise, Packing, Piece, Rows, pack
+from rationales.models.threads import limited_threads
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,12 +46,21 @@ class Batch(ABC):
     grid: tuple[int, int] | None  # height and width when units are the pixels of a grid, row by row
     budget: int  # what is run through the model at once: rows x cost of the longest (see `cost`)
     plans: dict[tuple[int, int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
+    _work: int | None = field(default=None, init=False, repr=False)
 
     # -- what a kind of model has to say ------------------------------------------------------------------------
 
     @abstractmethod
     def cost(self) -> list[int]:
         """Size of each row (tokens, pixels): rows are packed by it so that they fit `budget`."""
+
+    def positions(self) -> list[int]:
+        """How often each row's pass uses the model's weights: its tokens, its patches."""
+        return self.cost()
+
+    def weights(self) -> int:
+        """How many weights each position of a row is multiplied with; 0 where that is not known."""
+        return 0
 
     @abstractmethod
     def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
@@ -149,8 +160,22 @@ class Batch(ABC):
         """
         variants = keep.shape[0] if keep.dim() == 3 else 1
         flat = keep.reshape(variants * self.size[0], self.size[1])
-        result = self.fit(lambda: self._run(flat, variants, noise))
+        if keep.requires_grad:  # threads are chosen where the backward pass is run, too
+            result = self.fit(lambda: self._run(flat, variants, noise))
+        else:
+            with self.threads(variants):
+                result = self.fit(lambda: self._run(flat, variants, noise))
         return result.reshape(*keep.shape[:-1], self.classes)
+
+    def threads(self, variants: int = 1) -> AbstractContextManager[None]:
+        """As many threads inside the block as one pass of all rows, or so many variants of it, is worth."""
+        return limited_threads(variants * self.work()) if self.device.type == "cpu" else nullcontext()
+
+    def work(self) -> int:
+        """About how many multiplications a pass of all rows takes: each weight is used once at each position."""
+        if self._work is None:
+            self._work = self.weights() * sum(self.positions())
+        return self._work
 
     def logits_from(self, embedded: Tensor) -> Tensor:
         """embedded (R, *read), or (K, R, *read) for K variants, of the first R rows -> logits (..., R, classes).

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
+from rationales.models.quiet import quiet_transformers
 
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
@@ -38,7 +38,7 @@ class Entry:
     name: str
     summary: str
     where: Callable[[], str | None]  # a readable place, or None when something is missing
-    open: Callable[[], tuple[nn.Module, Any]]
+    open: Callable[[str], tuple[nn.Module, Any]]  # by the type of device it will run on
 
 
 def models_available() -> list[ModelInfo]:
@@ -86,20 +86,31 @@ def _embedded_where() -> str | None:
     return "inside the package" if (folder / "model.safetensors").is_file() else None
 
 
-def _open_embedded() -> tuple[nn.Module, Any]:
-    import torch
-    import transformers
-
+def _open_embedded(device: str) -> tuple[nn.Module, Any]:
     folder = _HERE / "embedded"
     if _embedded_where() is None:
         raise ModelError("the embedded model is missing from this installation; install the package again")
-    with _quiet():
+    if device == "cpu":  # at once, without the library's models
+        from rationales.models.bert import load_bert
+
+        return load_bert(folder), embedded_tokenizer()
+    import torch
+    import transformers
+
+    with quiet_transformers():
         module = transformers.AutoModelForSequenceClassification.from_pretrained(
             folder,
             use_safetensors=True,
             dtype=torch.float32,  # stored in half precision to be small
         )
-        return module, transformers.AutoTokenizer.from_pretrained(folder)
+    return module, embedded_tokenizer()
+
+
+def embedded_tokenizer() -> Any:
+    """The embedded model's tokenizer, by its class, which needs nothing of transformers' models."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(_HERE / "embedded")
 
 
 def _encoder_folder() -> Path | None:
@@ -114,7 +125,7 @@ def _reviews_where() -> str | None:
     return str(_DELTA) if _encoder_folder() is not None and (_DELTA / "delta.safetensors").is_file() else None
 
 
-def _open_reviews() -> tuple[nn.Module, Any]:
+def _open_reviews(_device: str) -> tuple[nn.Module, Any]:
     import torch
     import transformers
     from safetensors.torch import load_file
@@ -127,27 +138,10 @@ def _open_reviews() -> tuple[nn.Module, Any]:
         raise ModelError("minilm-reviews needs a checkout of the repository: its delta is not part of the wheel")
     config = transformers.AutoConfig.from_pretrained(_DELTA)
     loader = transformers.AutoModelForSequenceClassification
-    with _quiet():  # it would warn of the missing head, which the delta brings
+    with quiet_transformers():  # it would warn of the missing head, which the delta brings
         module = loader.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
         apply_delta(module, load_file(_DELTA / "delta.safetensors"))
         return module, transformers.AutoTokenizer.from_pretrained(folder)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bar and no warnings of transformers inside the block: these models are known to be whole."""
-    from transformers.utils import logging as module
-
-    logging: Any = module  # parts of it are untyped
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 CATALOGUE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rationales.models.audio_loading import load_audio, reads_sounds
 from rationales.models.image import ImageModel
 from rationales.models.image_loading import LITE, is_processor, load_image
 from rationales.models.loading import Source, load_text
+from rationales.models.model import Model
 from rationales.models.text import TextModel
 
 
@@ -54,6 +56,7 @@ def load(
     `baseline` is one or several of silence, noise and blur-N; `segment` is the seconds per segment.
     """
     if reads_sounds(source, tokenizer, rate):
+        _check_unit(unit, "sounds are explained by frames")
         return load_audio(
             source,
             tokenizer,
@@ -66,6 +69,7 @@ def load(
             remote=trust_remote_code,
         )
     if reads_pictures(source, tokenizer):
+        _check_unit(unit, "pictures are explained by pixels")
         return load_image(source, tokenizer, device, baseline, labels, trust_remote_code, fit)
     if fit is not None:
         raise OptionError("fit is for models of pictures")
@@ -79,6 +83,32 @@ def load(
         overlap=overlap,
         trust_remote_code=trust_remote_code,
     )
+
+
+def as_model(given: Any) -> Model:
+    """The model itself, or the one that a name, a folder or a tuple (module, tokenizer) stands for."""
+    if hasattr(given, "encode") and hasattr(given, "batch") and hasattr(given, "labels"):
+        model: Model = given
+        return model
+    if isinstance(given, (str, os.PathLike)):
+        return load(given)
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], nn.Module):
+        return load(*given)
+    if isinstance(given, nn.Module):
+        name = type(given).__name__
+        raise OptionError(
+            f"{name} is a module without its tokenizer or processor; call model = rationales.load(module, tokenizer) "
+            "first and give that model, or give the tuple (module, tokenizer)"
+        )
+    raise OptionError(
+        f"the model is what rationales.load(…) returns, or a model's name, its folder or a tuple (module, tokenizer); "
+        f"not {type(given).__name__}; call model = rationales.load(…) first"
+    )
+
+
+def _check_unit(unit: str, units: str) -> None:
+    if unit != "word":
+        raise OptionError(f"unit={unit!r} is for models of texts; {units}")
 
 
 def reads_pictures(source: Any, given: Any) -> bool:

@@ -15,13 +15,15 @@ from rationales.errors import ModelError
 from rationales.models.baseline_choice import Choice, choose
 from rationales.models.batch import Rows
 from rationales.models.heads import Head, class_logits, probabilities
-from rationales.models.image_batch import ImageBatch, call
+from rationales.models.image_batch import PATCH, ImageBatch, call
 from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes, stored_bytes
 from rationales.models.picture_baselines import baseline
 from rationales.models.pictures import Fit, Picture, back, place, read
 from rationales.models.randomness import content_key
+from rationales.models.shown import Shown, label_list
 from rationales.models.state import frozen
+from rationales.models.threads import limited_threads, weight_count
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
@@ -38,8 +40,8 @@ class EncodedPicture:
     chosen: Choice | None = None  # where the baselines are chosen for each picture
 
 
-@dataclass(eq=False)
-class ImageModel:
+@dataclass(eq=False, repr=False)
+class ImageModel(Shown):
     """An image classifier that can be explained."""
 
     module: nn.Module
@@ -59,6 +61,16 @@ class ImageModel:
     def baseline(self) -> str:
         """The names of the baselines."""
         return ", ".join(self.baselines)
+
+    def facts(self) -> dict[str, str]:
+        """What to show of it."""
+        return {
+            "reads": f"pictures of {self.fit.width} × {self.fit.height}",
+            "labels": label_list(self.labels),
+            "fit": self.fit.kind,
+            "baseline": self.baseline,
+            "device": str(_home(self.module)[0]),
+        }
 
     def read(self, given: Any, name: str | None) -> Picture:
         """A picture from a path, a PIL image or an array."""
@@ -143,7 +155,8 @@ class ImageModel:
             logits = call(self.module, pixels.to(device=device, dtype=dtype)).float()
             return probabilities(self.head, class_logits(self.head, logits)).cpu()
 
-        with self.borrowed(), torch.no_grad():
+        patches = sum(one.real.numel() // PATCH for one in encoded)
+        with self.borrowed(), limited_threads(weight_count(self.module) * patches), torch.no_grad():
             # noise is judged by one sample of it, the same whatever the seed
             return choose(
                 [one.pixels for one in encoded],

@@ -14,6 +14,9 @@ from rationales.models import attention
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.precision import copied
 from rationales.models.randomness import normal
+from rationales.models.threads import weight_count
+
+PATCH = 16 * 16  # pixels
 
 
 @dataclass(eq=False)
@@ -29,6 +32,13 @@ class ImageBatch(Batch):
 
     def cost(self) -> list[int]:
         return [1] * self.size[0]
+
+    def weights(self) -> int:
+        return weight_count(self.module)
+
+    def positions(self) -> list[int]:
+        """A transformer's patches; networks of convolutions take about as many multiplications for each weight."""
+        return [max(1, self.size[1] // PATCH)] * self.size[0]
 
     def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
         shown, empty = self.pixels[self.rows.input[piece.row]], self.empty[piece.row]

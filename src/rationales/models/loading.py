@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
 from rationales.models import default
+from rationales.models.quiet import quiet_transformers
 from rationales.models.text import TextModel, text_model
 
+WEIGHTS = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}  # see check_report
 Source = str | os.PathLike[str] | nn.Module
 
 
@@ -40,7 +42,8 @@ def load_text(
             raise OptionError(f"{option} is a number of tokens, a whole number and not negative; not {value!r}")
     if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "get_vocab")):
         raise OptionError(f"the tokenizer must be a Hugging Face tokenizer, not {type(tokenizer).__name__}")
-    opened = [_open(one, tokenizer, trust_remote_code) for one in sources]
+    kind = "cpu" if device is None else device_of(device).type
+    opened = [_open(one, tokenizer, trust_remote_code, kind) for one in sources]
     modules = [module for module, _, _ in opened]
     tokenizers = [own for _, own, _ in opened]
     if any(own.get_vocab() != tokenizers[0].get_vocab() for own in tokenizers[1:]):
@@ -51,7 +54,7 @@ def load_text(
     return text_model(modules, tokenizers[0], name=name, unit=unit, baseline=baseline, limit=segment, overlap=overlap)
 
 
-def _open(source: Source | None, tokenizer: Any, remote: bool) -> tuple[nn.Module, Any, str]:
+def _open(source: Source | None, tokenizer: Any, remote: bool, device: str) -> tuple[nn.Module, Any, str]:
     """The module, its tokenizer and a name for it."""
     if isinstance(source, nn.Module):
         if tokenizer is None:
@@ -59,7 +62,7 @@ def _open(source: Source | None, tokenizer: Any, remote: bool) -> tuple[nn.Modul
         return source, tokenizer, getattr(source, "name_or_path", "") or type(source).__name__
     if source is None or str(source) in default.CATALOGUE:
         entry = default.CATALOGUE[str(source) if source is not None else default.EMBEDDED]
-        module, own = entry.open()
+        module, own = entry.open(device)
         return module, tokenizer or own, entry.name
     return (*_pretrained(str(source), tokenizer, remote), str(source))
 
@@ -77,12 +80,12 @@ def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, An
     loader = transformers.AutoModelForSequenceClassification
     options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not hub_reachable()}
     try:
-        module, report = loader.from_pretrained(where, use_safetensors=True, output_loading_info=True, **options)
-        own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, **options)
+        with quiet_transformers():
+            module, report = loader.from_pretrained(where, **WEIGHTS, **options)
+            own = tokenizer or transformers.AutoTokenizer.from_pretrained(where, **options)
     except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
         raise ModelError(load_error(where, error, remote)) from error
-    if missing := sorted(report["missing_keys"]):  # transformers fills these with random numbers and goes on
-        raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
+    check_report(where, report, module.config.num_labels)
     if len(own.get_vocab()) <= len(own.all_special_tokens):  # what transformers makes of a folder without any
         raise ModelError(f"{where} brings no tokenizer; save it there with tokenizer.save_pretrained, or pass it along")
     return module, own
@@ -99,6 +102,24 @@ def hub_reachable() -> bool:
     except OSError:
         return False
     return True
+
+
+def check_report(where: str, report: Mapping[str, Any], labels: int) -> None:
+    """Raise a ModelError where weights are missing or of another shape: transformers puts random numbers there."""
+    mismatched = sorted(report["mismatched_keys"])
+    stored_labels = {stored[0] if expected[0] == labels else None for _, stored, expected in mismatched}
+    if len(stored_labels) == 1 and None not in stored_labels:  # of the last layer alone, which gives the logits
+        raise ModelError(
+            f"{where}: config.json names {labels} labels, but the weights ({mismatched[0][0]}) are for "
+            f"{stored_labels.pop()}; give config.json the labels (id2label) that the model was trained with"
+        )
+    for name, stored, expected in mismatched:
+        raise ModelError(
+            f"{where}: config.json does not fit the weights: {name} is {tuple(stored)} in the file and "
+            f"{tuple(expected)} by config.json; use the config.json that the weights were saved with"
+        )
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
 
 
 def check_folder(folder: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from torch import nn
 
 from rationales.errors import ModelError
-from rationales.models.loading import check_folder, hub_reachable, load_error
+from rationales.models.loading import WEIGHTS, check_folder, check_report, hub_reachable, load_error
+from rationales.models.quiet import quiet_transformers
 
 
 def load_pretrained(task: str, reader: str, where: str, given: Any, remote: bool) -> tuple[nn.Module, Any]:
@@ -24,10 +25,10 @@ def load_pretrained(task: str, reader: str, where: str, given: Any, remote: bool
     options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not hub_reachable()}
     loader: Any = getattr(transformers, f"AutoModelFor{task}Classification")
     try:
-        module, report = loader.from_pretrained(where, use_safetensors=True, output_loading_info=True, **options)
-        own = given or getattr(transformers, f"Auto{reader}").from_pretrained(where, **options)
+        with quiet_transformers():
+            module, report = loader.from_pretrained(where, **WEIGHTS, **options)
+            own = given or getattr(transformers, f"Auto{reader}").from_pretrained(where, **options)
     except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
         raise ModelError(load_error(where, error, remote)) from error
-    if missing := sorted(report["missing_keys"]):
-        raise ModelError(f"{where} is no trained classifier: it lacks the weights {missing[0]}; fine-tune it first")
+    check_report(where, report, module.config.num_labels)
     return module, own

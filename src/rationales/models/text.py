@@ -20,6 +20,7 @@ from rationales.models.labels import label_number
 from rationales.models.memory import available_bytes, stored_bytes, token_budget
 from rationales.models.precision import in_half
 from rationales.models.randomness import content_key
+from rationales.models.shown import Shown, label_list
 from rationales.models.state import attribute_set, frozen, no_collection
 from rationales.models.text_batch import Network, TextBatch
 from rationales.models.tokens import Encoded, TextInput, encode, tokenized
@@ -30,8 +31,8 @@ LIKELY = 8  # times the batch's tokens are in flight at once: where that fits an
 LONGEST_SEGMENT = 8192  # tokens; models that could take more are given overlapping segments of this length
 
 
-@dataclass(eq=False)
-class TextModel:
+@dataclass(eq=False, repr=False)
+class TextModel(Shown):
     """A text classifier that can be explained; several networks with one tokenizer are explained together."""
 
     networks: Sequence[Network]
@@ -46,6 +47,17 @@ class TextModel:
     filler: int = field(default=0)  # the token that only fills up a batch
     kind: str = field(default="text", init=False)
 
+    def facts(self) -> dict[str, str]:
+        """What to show of it."""
+        return {
+            "reads": "texts",
+            "labels": label_list(self.labels),
+            "unit": self.unit,
+            "baseline": self.baseline,
+            "segments": f"{self.limit} tokens",
+            "device": str(self.networks[0].baseline.device),
+        }
+
     def read(self, given: Any, name: str | None) -> TextInput:
         """An input from a text or a tuple of two."""
         if isinstance(given, str):
@@ -56,6 +68,8 @@ class TextModel:
             raise InputError(
                 f"an input is a text or a tuple of two texts, or a list of these, not {type(given).__name__}"
             )
+        if source.pair is not None and not source.pair.strip():
+            raise InputError(f"the second text of {name or 'the pair'} is empty; a model of pairs needs both")
         for text in (source.text, source.pair or ""):
             try:
                 text.encode()

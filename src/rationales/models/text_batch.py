@@ -22,6 +22,7 @@ from rationales.models.batch import Batch, Noise, Packing, Piece
 from rationales.models.precision import copied
 from rationales.models.randomness import normal
 from rationales.models.state import output_replaced
+from rationales.models.threads import weight_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,11 @@ class TextBatch(Batch):
 
     def cost(self) -> list[int]:
         return self.lengths
+
+    def weights(self) -> int:
+        """Of the first network, without its word embeddings, which are looked up."""
+        network = self.networks[0]
+        return weight_count(network.module) - weight_count(network.embedding)
 
     def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
         network = self.networks[piece.view]

@@ -1,0 +1,36 @@
+"""How a model shows itself: one line in a shell, a small table in a notebook."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from html import escape
+
+SHOWN = 6  # labels
+
+
+class Shown:
+    """A model with a name and some facts about it."""
+
+    name: str
+
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """What to show of it, in this order."""
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}: {value}" for name, value in self.facts().items())
+        return f"<{type(self).__name__} {self.name!r}; {facts}>"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.facts().items()
+        )
+        return f"<table><caption>{type(self).__name__} {escape(self.name)}</caption>{rows}</table>"
+
+
+def label_list(labels: Sequence[str]) -> str:
+    """The first labels, and how many there are beside them."""
+    beyond = f" and {len(labels) - SHOWN:,} more" if len(labels) > SHOWN else ""
+    return ", ".join(labels[:SHOWN]) + beyond
