@@ -27,6 +27,7 @@ from timing import arguments, headline, ratio, ready, run, save, setting, table
 
 from rationales.errors import ModelError, OptionError
 from rationales.files import write_text
+from rationales.models.default import load_with_transformers
 
 HERE = Path(__file__).resolve().parent
 # What is installed beside torch and transformers.
@@ -163,6 +164,8 @@ def compare(given: argparse.Namespace, model: Path, text: str) -> tuple[dict[str
 def saved(model: Any, folder: Path) -> Path:
     """The model and its tokenizer as any version of transformers reads them."""
     module = model.networks[0].module
+    if not hasattr(module, "save_pretrained"):  # the embedded model runs without transformers' classes
+        module = load_with_transformers()
     module.save_pretrained(folder)
     model.tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"

@@ -41,15 +41,15 @@ SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one
 def finished(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, size: Tensor | None = None) -> Tensor:
     """(M, n) -> (M, n): scores in the order of the field and its halo; above 0.5 is the rationale.
 
-    `size` (I,): its share of the units, where that is known; else the model is asked. A field that was optimised with a
-    size of its own (`settings.own`) keeps its scale and is only shifted, so that 0.5 is the edge of the rationale.
+    `size` (I,): its share of the units, where that is known; else the model is asked. The field of an image keeps its
+    scale and is only shifted, so that 0.5 is the edge of the rationale.
     """
     with torch.no_grad():
         order = ordered(z, batch, settings)
         size = best_size(order, batch, target, settings).size if size is None else size
         size = size.repeat_interleave(batch.views)
         group = groups(batch)[: batch.masks]
-        if settings.own:
+        if batch.grid is not None:
             q, _ = edge(z, batch, size, SHARP)
             return torch.sigmoid(_apart(z - q[group][:, None]))
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, SHARP))

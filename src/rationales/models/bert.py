@@ -26,10 +26,19 @@ class BertClassifier(nn.Module):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
     ) -> SimpleNamespace:
-        """`logits` of the classes; `attention_mask` (R, T) is 0 where a row is filled up."""
-        return SimpleNamespace(logits=self.classifier(self.bert(input_ids, attention_mask, token_type_ids)))
+        """`logits` (R, classes); `attention_mask` (R, T) is 0 for padding; `inputs_embeds` (R, T, hidden) stands in for
+        the word embeddings of `input_ids`."""
+        if inputs_embeds is None:
+            if input_ids is None:
+                raise ValueError("give input_ids or inputs_embeds")
+            inputs_embeds = self.get_input_embeddings()(input_ids)
+        return SimpleNamespace(logits=self.classifier(self.bert(inputs_embeds, attention_mask, token_type_ids)))
 
     def get_input_embeddings(self) -> nn.Module:
         """Where tokens become vectors."""
@@ -57,9 +66,9 @@ class _Bert(nn.Module):
         self.encoder = nn.ModuleDict({"layer": nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))})
         self.pooler = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.hidden_size)})
 
-    def forward(self, ids: Tensor, attention: Tensor | None, types: Tensor | None) -> Tensor:
-        """(R, hidden): what the first token has become."""
-        states = self.embeddings(ids, types)
+    def forward(self, words: Tensor, attention: Tensor | None, types: Tensor | None) -> Tensor:
+        """(R, hidden): the pooled state of the first token, from word embeddings (R, T, hidden)."""
+        states = self.embeddings(words, types)
         full = attention is None or bool(attention.all())
         mask = None if attention is None or full else attention[:, None, None, :].bool()
         for layer in self.encoder["layer"].children():
@@ -77,10 +86,11 @@ class _Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
-        words = self.word_embeddings(ids)
-        positions = self.position_embeddings(torch.arange(ids.shape[1], device=ids.device)[None])
-        kinds = self.token_type_embeddings(torch.zeros_like(ids) if types is None else types)
+    def forward(self, words: Tensor, types: Tensor | None) -> Tensor:
+        positions = self.position_embeddings(torch.arange(words.shape[1], device=words.device)[None])
+        if types is None:
+            types = torch.zeros(words.shape[:2], dtype=torch.long, device=words.device)
+        kinds = self.token_type_embeddings(types)
         states: Tensor = self.dropout(self.LayerNorm(words + kinds + positions))
         return states
 

@@ -94,16 +94,21 @@ def _open_embedded(device: str) -> tuple[nn.Module, Any]:
         from rationales.models.bert import load_bert
 
         return load_bert(folder), embedded_tokenizer()
+    return load_with_transformers(), embedded_tokenizer()
+
+
+def load_with_transformers() -> nn.Module:
+    """The embedded model as transformers' own class."""
     import torch
     import transformers
 
     with quiet_transformers():
-        module = transformers.AutoModelForSequenceClassification.from_pretrained(
-            folder,
+        module: nn.Module = transformers.AutoModelForSequenceClassification.from_pretrained(
+            _HERE / "embedded",
             use_safetensors=True,
             dtype=torch.float32,  # stored in half precision to be small
         )
-    return module, embedded_tokenizer()
+    return module
 
 
 def embedded_tokenizer() -> Any:
