@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rationales.experiments.ground_truth.plan import Plan
-from rationales.experiments.ground_truth.pool import THREADS
-from rationales.experiments.ground_truth.record import Attempt, Record, Told
+from rationales.experiments.ground_truth.runs.parallel import THREADS
+from rationales.experiments.ground_truth.runs.run_record import Attempt, Record, Told
+from rationales.experiments.ground_truth.runs.run_spec import Plan
 
 NOUNS = ["bread", "sea", "owl", "film", "heart", "cup", "hill", "door", "song", "lamp"]
 VERBS = ["has", "sees", "wants", "likes", "keeps", "finds"]
@@ -20,7 +20,7 @@ def bird_folder(folder: Path, side: int = 32, train: int = 40, rest: int = 10) -
     """Pictures of every kind: blocks of colour."""
     from PIL import Image  # not above: a process that only pretends to run should start soon
 
-    from rationales.experiments.ground_truth import birds
+    from rationales.experiments.ground_truth.runs import bird_pictures as birds
 
     rng = np.random.default_rng(0)
     for split, count in (("train", train), ("valid", rest), ("test", rest)):

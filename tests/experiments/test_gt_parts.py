@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from rationales.data import Example
 from rationales.errors import DataError, OptionError
 from rationales.evaluation.statistics import estimate
-from rationales.experiments.ground_truth import birds, passages, pool
-from rationales.experiments.ground_truth.fig5 import DIMENSIONS, PLANTS
-from rationales.experiments.ground_truth.plan import Plan, Setting
-from rationales.experiments.ground_truth.record import Record, Store
-from rationales.experiments.ground_truth.rows import PICTURES, TEXTS, choose, method_dimension
-from rationales.experiments.ground_truth.running import explained_inputs, run_print
-from rationales.experiments.ground_truth.summary import nested, rank_correlation, slope
+from rationales.experiments.ground_truth.figures.fig5 import DIMENSIONS, PLANTS
+from rationales.experiments.ground_truth.method_rows import PICTURES, TEXTS, choose, method_dimension
+from rationales.experiments.ground_truth.reporting.run_statistics import nested, rank_correlation, slope
+from rationales.experiments.ground_truth.runs import bird_pictures as birds
+from rationales.experiments.ground_truth.runs import parallel as pool
+from rationales.experiments.ground_truth.runs import review_passages as passages
+from rationales.experiments.ground_truth.runs.run_record import Record, Store
+from rationales.experiments.ground_truth.runs.run_spec import Plan, Setting
+from rationales.experiments.ground_truth.runs.training_run import explained_inputs, run_print
 from rationales.groundtruth import find_plant, modify
 from rationales.groundtruth.shots import pixels_of
 

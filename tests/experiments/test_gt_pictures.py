@@ -15,13 +15,17 @@ from experiments.gt_data import bird_folder, record
 
 from rationales.evaluation.table import Table
 from rationales.experiments import EXPERIMENTS, Request
-from rationales.experiments.ground_truth import birds, fig5, fig6, fig7, fig8, networks, run_pictures, running
-from rationales.experiments.ground_truth import plan as plan_
-from rationales.experiments.ground_truth.plan import TRIES, Plan, Setting
-from rationales.experiments.ground_truth.record import Stage, Store, Told
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import PAPER, PICTURES, choose
-from rationales.experiments.ground_truth.study import outcome
+from rationales.experiments.ground_truth.experiment import outcome
+from rationales.experiments.ground_truth.figures import fig5, fig6, fig7, fig8
+from rationales.experiments.ground_truth.method_rows import PAPER, PICTURES, choose
+from rationales.experiments.ground_truth.reporting.run_tables import Results
+from rationales.experiments.ground_truth.runs import bird_pictures as birds
+from rationales.experiments.ground_truth.runs import networks
+from rationales.experiments.ground_truth.runs import picture_run as run_pictures
+from rationales.experiments.ground_truth.runs import run_spec as plan_
+from rationales.experiments.ground_truth.runs import training_run as running
+from rationales.experiments.ground_truth.runs.run_record import Stage, Store, Told
+from rationales.experiments.ground_truth.runs.run_spec import TRIES, Plan, Setting
 from rationales.groundtruth import find_plant
 from rationales.groundtruth.networks.resnet import ResNet
 from rationales.groundtruth.training import Recipe

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from rationales.experiments.ground_truth.plots import APART, grid, name_ends
+from rationales.experiments.ground_truth.reporting.plots import APART, grid, name_ends
 
 pytest.importorskip("matplotlib")
 

@@ -9,13 +9,15 @@ import pytest
 from experiments.gt_data import record, review_folder
 
 from rationales.experiments import EXPERIMENTS, Request
-from rationales.experiments.ground_truth import fig12, networks, run_texts, table1
-from rationales.experiments.ground_truth.articles import frequency, measure, selected
-from rationales.experiments.ground_truth.plan import Plan, Setting
-from rationales.experiments.ground_truth.record import Told
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import TEXTS, choose
-from rationales.experiments.ground_truth.selections import points, rates
+from rationales.experiments.ground_truth.figures import fig12, table1
+from rationales.experiments.ground_truth.figures.article_scores import frequency, measure, selected
+from rationales.experiments.ground_truth.figures.word_selections import points, rates
+from rationales.experiments.ground_truth.method_rows import TEXTS, choose
+from rationales.experiments.ground_truth.reporting.run_tables import Results
+from rationales.experiments.ground_truth.runs import networks
+from rationales.experiments.ground_truth.runs import text_run as run_texts
+from rationales.experiments.ground_truth.runs.run_record import Told
+from rationales.experiments.ground_truth.runs.run_spec import Plan, Setting
 from rationales.groundtruth.metrics import Case, optimal
 from rationales.groundtruth.networks.rationale_models import RationaleModel, Selecting
 from rationales.groundtruth.networks.recurrent import AttentiveReader

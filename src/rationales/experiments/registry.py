@@ -93,13 +93,13 @@ def _ground_truth(name: str, title: str, figure: str, needs: str) -> Experiment:
     """One of the experiments on data whose true cause is known."""
 
     def run(request: Request) -> Outcome:
-        from rationales.experiments.ground_truth.studies import find
-        from rationales.experiments.ground_truth.study import reproduce
+        from rationales.experiments.ground_truth.experiment import reproduce
+        from rationales.experiments.ground_truth.figures import find
 
         return reproduce(find(name), request)
 
     def rows() -> Sequence[str]:
-        from rationales.experiments.ground_truth.studies import find
+        from rationales.experiments.ground_truth.figures import find
 
         return find(name).rows()
 

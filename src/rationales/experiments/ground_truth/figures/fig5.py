@@ -10,14 +10,31 @@ import numpy as np
 
 from rationales.evaluation.statistics import compare
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import plots, run_pictures
-from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, claim_list, judged, markdown, number
-from rationales.experiments.ground_truth.networks import PICTURES as NETWORKS
-from rationales.experiments.ground_truth.plan import Plan
-from rationales.experiments.ground_truth.results import Results, table
-from rationales.experiments.ground_truth.rows import MARC, MARCS, PAPER, PICTURES, Dimension, method_dimension
-from rationales.experiments.ground_truth.study import Chosen, Sections, Study
-from rationales.experiments.ground_truth.summary import BOTH, WITH, WITHOUT, Floats, mean_of, over, plain_mean
+from rationales.experiments.ground_truth.experiment import Chosen, Sections, Study
+from rationales.experiments.ground_truth.method_rows import MARC, MARCS, PAPER, PICTURES, Dimension, method_dimension
+from rationales.experiments.ground_truth.reporting import plots
+from rationales.experiments.ground_truth.reporting.paper_claims import (
+    Claim,
+    Verdict,
+    cell,
+    claim_list,
+    judged,
+    markdown,
+    number,
+)
+from rationales.experiments.ground_truth.reporting.run_statistics import (
+    BOTH,
+    WITH,
+    WITHOUT,
+    Floats,
+    mean_of,
+    over,
+    plain_mean,
+)
+from rationales.experiments.ground_truth.reporting.run_tables import Results, table
+from rationales.experiments.ground_truth.runs import picture_run as run_pictures
+from rationales.experiments.ground_truth.runs.networks import PICTURES as NETWORKS
+from rationales.experiments.ground_truth.runs.run_spec import Plan
 
 PLANTS = ("blur", "brightness", "hue", "noise", "watermark")
 WATERMARK, SHAP, LIME = "watermark", "shap", "lime"

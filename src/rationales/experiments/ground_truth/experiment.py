@@ -10,11 +10,11 @@ from typing import Any
 
 from rationales.errors import OptionError
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import pool
-from rationales.experiments.ground_truth.plan import Plan, Setting
-from rationales.experiments.ground_truth.record import Record, Store
-from rationales.experiments.ground_truth.results import Results, reference, run_list, time_list
-from rationales.experiments.ground_truth.rows import Dimension, MethodSpec, choose
+from rationales.experiments.ground_truth.method_rows import Dimension, MethodSpec, choose
+from rationales.experiments.ground_truth.reporting.run_tables import Results, reference, run_list, time_list
+from rationales.experiments.ground_truth.runs import parallel as pool
+from rationales.experiments.ground_truth.runs.run_record import Record, Store
+from rationales.experiments.ground_truth.runs.run_spec import Plan, Setting
 from rationales.experiments.registry import Outcome, Request
 from rationales.files import write_text
 

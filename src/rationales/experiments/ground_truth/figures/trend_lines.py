@@ -11,13 +11,21 @@ import numpy as np
 
 from rationales.evaluation.statistics import Estimate, estimate
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import fig5, plots
-from rationales.experiments.ground_truth.claims import Claim, cell, claim_list, markdown, number
-from rationales.experiments.ground_truth.record import Record
-from rationales.experiments.ground_truth.results import Results, table
-from rationales.experiments.ground_truth.rows import MARC, PICTURES, Dimension, method_dimension
-from rationales.experiments.ground_truth.study import Sections, Study
-from rationales.experiments.ground_truth.summary import WITH, WITHOUT, mean_of, plain_mean, rank_correlation, slope
+from rationales.experiments.ground_truth.experiment import Sections, Study
+from rationales.experiments.ground_truth.figures import fig5
+from rationales.experiments.ground_truth.method_rows import MARC, PICTURES, Dimension, method_dimension
+from rationales.experiments.ground_truth.reporting import plots
+from rationales.experiments.ground_truth.reporting.paper_claims import Claim, cell, claim_list, markdown, number
+from rationales.experiments.ground_truth.reporting.run_statistics import (
+    WITH,
+    WITHOUT,
+    mean_of,
+    plain_mean,
+    rank_correlation,
+    slope,
+)
+from rationales.experiments.ground_truth.reporting.run_tables import Results, table
+from rationales.experiments.ground_truth.runs.run_record import Record
 
 CLEAR = 0.5  # a mean rank correlation of this size is a clear trend
 SIDES = (WITH, WITHOUT)

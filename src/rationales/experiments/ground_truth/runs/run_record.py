@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.errors import InputError
-from rationales.experiments.ground_truth.plan import Plan
+from rationales.experiments.ground_truth.runs.run_spec import Plan
 from rationales.files import read_text, write_text
 
 FORMAT = 1  # raised when files would be misread

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from rationales.evaluation.statistics import Estimate
-from rationales.experiments.ground_truth import passages
-from rationales.experiments.ground_truth.record import Record
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import OWN
-from rationales.experiments.ground_truth.summary import Floats, mean_of, nested, plain_mean, values_of
+from rationales.experiments.ground_truth.method_rows import OWN
+from rationales.experiments.ground_truth.reporting.run_statistics import Floats, mean_of, nested, plain_mean, values_of
+from rationales.experiments.ground_truth.reporting.run_tables import Results
+from rationales.experiments.ground_truth.runs import review_passages as passages
+from rationales.experiments.ground_truth.runs.run_record import Record
 
 ARTICLES, CN, NC = "articles", "cn", "nc"
 PLANTS = (ARTICLES, CN, NC)

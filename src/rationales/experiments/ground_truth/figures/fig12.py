@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rationales.experiments.ground_truth import passages, plots, table1
-from rationales.experiments.ground_truth.articles import ARTICLES, CN, NC
-from rationales.experiments.ground_truth.claims import Claim, claim_list, judged, number, percent
-from rationales.experiments.ground_truth.explaining import CHOSEN
-from rationales.experiments.ground_truth.networks import TEXTS as NETWORKS
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import MARC, OWN, RANDOM, TEXTS, Dimension, method_dimension
-from rationales.experiments.ground_truth.selections import (
+from rationales.experiments.ground_truth.experiment import Sections
+from rationales.experiments.ground_truth.figures import table1
+from rationales.experiments.ground_truth.figures.article_scores import ARTICLES, CN, NC
+from rationales.experiments.ground_truth.figures.word_selections import (
     CR,
     MODELS,
     READER,
@@ -30,8 +26,14 @@ from rationales.experiments.ground_truth.selections import (
     rows,
     selection_table,
 )
-from rationales.experiments.ground_truth.study import Sections
-from rationales.experiments.ground_truth.summary import plain_mean, values_of
+from rationales.experiments.ground_truth.method_rows import MARC, OWN, RANDOM, TEXTS, Dimension, method_dimension
+from rationales.experiments.ground_truth.reporting import plots
+from rationales.experiments.ground_truth.reporting.paper_claims import Claim, claim_list, judged, number, percent
+from rationales.experiments.ground_truth.reporting.run_statistics import plain_mean, values_of
+from rationales.experiments.ground_truth.reporting.run_tables import Results
+from rationales.experiments.ground_truth.runs import review_passages as passages
+from rationales.experiments.ground_truth.runs.method_measures import CHOSEN
+from rationales.experiments.ground_truth.runs.networks import TEXTS as NETWORKS
 
 ALMOST = 0.9  # of the best value: near-perfect
 COLOURS = {RL: plots.BLUE, CR: plots.ORANGE}

@@ -10,8 +10,8 @@ import numpy as np
 
 from rationales.evaluation.statistics import compare
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import passages, plots, run_texts
-from rationales.experiments.ground_truth.articles import (
+from rationales.experiments.ground_truth.experiment import Chosen, Sections, Study
+from rationales.experiments.ground_truth.figures.article_scores import (
     ARTICLES,
     CN,
     IDLE,
@@ -27,7 +27,9 @@ from rationales.experiments.ground_truth.articles import (
     spread,
     titles,
 )
-from rationales.experiments.ground_truth.claims import (
+from rationales.experiments.ground_truth.method_rows import MARC, OWN, TEXTS, Dimension, method_dimension
+from rationales.experiments.ground_truth.reporting import plots
+from rationales.experiments.ground_truth.reporting.paper_claims import (
     Claim,
     Verdict,
     cell,
@@ -37,12 +39,12 @@ from rationales.experiments.ground_truth.claims import (
     number,
     percent,
 )
-from rationales.experiments.ground_truth.networks import TEXTS as NETWORKS
-from rationales.experiments.ground_truth.plan import Plan
-from rationales.experiments.ground_truth.results import Results, table
-from rationales.experiments.ground_truth.rows import MARC, OWN, TEXTS, Dimension, method_dimension
-from rationales.experiments.ground_truth.study import Chosen, Sections, Study
-from rationales.experiments.ground_truth.summary import mean_of, over, plain_mean
+from rationales.experiments.ground_truth.reporting.run_statistics import mean_of, over, plain_mean
+from rationales.experiments.ground_truth.reporting.run_tables import Results, table
+from rationales.experiments.ground_truth.runs import review_passages as passages
+from rationales.experiments.ground_truth.runs import text_run as run_texts
+from rationales.experiments.ground_truth.runs.networks import TEXTS as NETWORKS
+from rationales.experiments.ground_truth.runs.run_spec import Plan
 
 BARELY = 1.5  # times the share of articles among the words: better than random, albeit barely
 VARIES = 0.1  # a standard deviation over runs from which behaviour counts as varying widely

@@ -5,15 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import fig5
-from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, judged
-from rationales.experiments.ground_truth.record import Record
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import MARC, PAPER
-from rationales.experiments.ground_truth.running import STEPS
-from rationales.experiments.ground_truth.study import Sections
-from rationales.experiments.ground_truth.summary import WITH, WITHOUT, mean_of, plain_mean, values_of
-from rationales.experiments.ground_truth.trends import (
+from rationales.experiments.ground_truth.experiment import Sections
+from rationales.experiments.ground_truth.figures import fig5
+from rationales.experiments.ground_truth.figures.trend_lines import (
     CLEAR,
     Line,
     draw_lines,
@@ -22,6 +16,12 @@ from rationales.experiments.ground_truth.trends import (
     trend_sections,
     trend_table,
 )
+from rationales.experiments.ground_truth.method_rows import MARC, PAPER
+from rationales.experiments.ground_truth.reporting.paper_claims import Claim, Verdict, cell, judged
+from rationales.experiments.ground_truth.reporting.run_statistics import WITH, WITHOUT, mean_of, plain_mean, values_of
+from rationales.experiments.ground_truth.reporting.run_tables import Results
+from rationales.experiments.ground_truth.runs.run_record import Record
+from rationales.experiments.ground_truth.runs.training_run import STEPS
 
 SHAP, WATERMARK = fig5.SHAP, fig5.WATERMARK
 

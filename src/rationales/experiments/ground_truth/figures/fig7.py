@@ -6,14 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import fig5
-from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, judged, number
-from rationales.experiments.ground_truth.plan import Plan
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import MARC, PAPER, Dimension
-from rationales.experiments.ground_truth.study import Chosen, Sections
-from rationales.experiments.ground_truth.summary import WITH, over
-from rationales.experiments.ground_truth.trends import (
+from rationales.experiments.ground_truth.experiment import Chosen, Sections
+from rationales.experiments.ground_truth.figures import fig5
+from rationales.experiments.ground_truth.figures.trend_lines import (
     CLEAR,
     Line,
     draw_lines,
@@ -24,6 +19,11 @@ from rationales.experiments.ground_truth.trends import (
     trend_sections,
     trend_table,
 )
+from rationales.experiments.ground_truth.method_rows import MARC, PAPER, Dimension
+from rationales.experiments.ground_truth.reporting.paper_claims import Claim, Verdict, cell, judged, number
+from rationales.experiments.ground_truth.reporting.run_statistics import WITH, over
+from rationales.experiments.ground_truth.reporting.run_tables import Results
+from rationales.experiments.ground_truth.runs.run_spec import Plan
 
 SHAP, WATERMARK = fig5.SHAP, fig5.WATERMARK
 LEVELS = tuple(f"visibility-{level}" for level in range(1, 6))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rationales.evaluation.statistics import DRAWS, Estimate
-from rationales.experiments.ground_truth.record import Record, Told
+from rationales.experiments.ground_truth.runs.run_record import Record, Told
 
 INNER = 200  # resamples of a run's inputs that the bootstrap chooses from
 BOTH, WITH, WITHOUT = "all", "with", "without"

@@ -8,16 +8,16 @@ import numpy as np
 
 from rationales.evaluation.statistics import Estimate
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import articles
-from rationales.experiments.ground_truth.articles import selected
-from rationales.experiments.ground_truth.claims import cell, markdown, number
-from rationales.experiments.ground_truth.explaining import CHOSEN
-from rationales.experiments.ground_truth.networks import TEXTS as NETWORKS
-from rationales.experiments.ground_truth.plan import Plan
-from rationales.experiments.ground_truth.record import Record
-from rationales.experiments.ground_truth.results import Results, table
-from rationales.experiments.ground_truth.rows import OWN, RANDOM
-from rationales.experiments.ground_truth.study import Chosen
+from rationales.experiments.ground_truth.experiment import Chosen
+from rationales.experiments.ground_truth.figures import article_scores as articles
+from rationales.experiments.ground_truth.figures.article_scores import selected
+from rationales.experiments.ground_truth.method_rows import OWN, RANDOM
+from rationales.experiments.ground_truth.reporting.paper_claims import cell, markdown, number
+from rationales.experiments.ground_truth.reporting.run_tables import Results, table
+from rationales.experiments.ground_truth.runs.method_measures import CHOSEN
+from rationales.experiments.ground_truth.runs.networks import TEXTS as NETWORKS
+from rationales.experiments.ground_truth.runs.run_record import Record
+from rationales.experiments.ground_truth.runs.run_spec import Plan
 
 RL, CR, READER = "reinforce", "hardkuma", "attention"
 MODELS = (RL, CR)

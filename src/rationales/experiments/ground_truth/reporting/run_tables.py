@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from rationales.evaluation.table import Cell, Row, Table
-from rationales.experiments.ground_truth.claims import markdown, number, percent
-from rationales.experiments.ground_truth.plan import Setting
-from rationales.experiments.ground_truth.record import Record, counted
-from rationales.experiments.ground_truth.rows import MARC, MethodSpec
+from rationales.experiments.ground_truth.method_rows import MARC, MethodSpec
+from rationales.experiments.ground_truth.reporting.paper_claims import markdown, number, percent
+from rationales.experiments.ground_truth.runs.run_record import Record, counted
+from rationales.experiments.ground_truth.runs.run_spec import Setting
 from rationales.version import __version__
 
 P_SMALL = 1e-3

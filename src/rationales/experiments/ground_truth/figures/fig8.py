@@ -10,16 +10,9 @@ from typing import Any
 import numpy as np
 
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth import fig5, plots
-from rationales.experiments.ground_truth.claims import Claim, Verdict, cell, judged, markdown, number
-from rationales.experiments.ground_truth.plan import Plan
-from rationales.experiments.ground_truth.record import Record
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import MARC, PAPER, Dimension
-from rationales.experiments.ground_truth.run_pictures import distinct
-from rationales.experiments.ground_truth.study import Chosen, Sections
-from rationales.experiments.ground_truth.summary import BOTH, WITH, WITHOUT, mean_of, over, plain_mean
-from rationales.experiments.ground_truth.trends import (
+from rationales.experiments.ground_truth.experiment import Chosen, Sections
+from rationales.experiments.ground_truth.figures import fig5
+from rationales.experiments.ground_truth.figures.trend_lines import (
     CLEAR,
     Line,
     draw_lines,
@@ -30,6 +23,14 @@ from rationales.experiments.ground_truth.trends import (
     trend_sections,
     trend_table,
 )
+from rationales.experiments.ground_truth.method_rows import MARC, PAPER, Dimension
+from rationales.experiments.ground_truth.reporting import plots
+from rationales.experiments.ground_truth.reporting.paper_claims import Claim, Verdict, cell, judged, markdown, number
+from rationales.experiments.ground_truth.reporting.run_statistics import BOTH, WITH, WITHOUT, mean_of, over, plain_mean
+from rationales.experiments.ground_truth.reporting.run_tables import Results
+from rationales.experiments.ground_truth.runs.picture_run import distinct
+from rationales.experiments.ground_truth.runs.run_record import Record
+from rationales.experiments.ground_truth.runs.run_spec import Plan
 from rationales.groundtruth.theory import shapley_band
 
 SHAP, WATERMARK, GRADIENT = fig5.SHAP, fig5.WATERMARK, "gradient"

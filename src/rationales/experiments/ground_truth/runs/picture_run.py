@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rationales.experiments.ground_truth import birds
-from rationales.experiments.ground_truth.networks import PICTURES as NETWORKS
-from rationales.experiments.ground_truth.plan import ENOUGH, Plan, Setting
-from rationales.experiments.ground_truth.record import Record
-from rationales.experiments.ground_truth.rows import PICTURES, in_order
-from rationales.experiments.ground_truth.running import Ready, carry_out, home, missing
+from rationales.experiments.ground_truth.method_rows import PICTURES, in_order
+from rationales.experiments.ground_truth.runs import bird_pictures as birds
+from rationales.experiments.ground_truth.runs.networks import PICTURES as NETWORKS
+from rationales.experiments.ground_truth.runs.run_record import Record
+from rationales.experiments.ground_truth.runs.run_spec import ENOUGH, Plan, Setting
+from rationales.experiments.ground_truth.runs.training_run import Ready, carry_out, home, missing
 from rationales.groundtruth import keeping, modify
 from rationales.groundtruth.explainable import picture_model
 from rationales.groundtruth.folds import picture_fold

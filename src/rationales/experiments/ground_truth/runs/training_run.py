@@ -14,10 +14,10 @@ from torch import nn
 
 from rationales.evaluation.cache import model_print
 from rationales.evaluation.sampling import evenly
-from rationales.experiments.ground_truth.explaining import Questions, method_print, questions, told
-from rationales.experiments.ground_truth.plan import BIRDS, Plan, Setting
-from rationales.experiments.ground_truth.record import Attempt, Record, Stage
-from rationales.experiments.ground_truth.rows import MethodSpec
+from rationales.experiments.ground_truth.method_rows import MethodSpec
+from rationales.experiments.ground_truth.runs.method_measures import Questions, method_print, questions, told
+from rationales.experiments.ground_truth.runs.run_record import Attempt, Record, Stage
+from rationales.experiments.ground_truth.runs.run_spec import BIRDS, Plan, Setting
 from rationales.groundtruth import Modified, Planted
 from rationales.groundtruth.folds import Fold
 from rationales.groundtruth.training import Epoch, Folds, Further, Recipe, Trained, correct, train

@@ -18,8 +18,8 @@ import rationales.masks
 from rationales.errors import RationalesError
 from rationales.evaluation.attribution import attribute, predict
 from rationales.evaluation.sampling import evenly
-from rationales.experiments.ground_truth.record import Told
-from rationales.experiments.ground_truth.rows import PICTURES, MethodSpec
+from rationales.experiments.ground_truth.method_rows import PICTURES, MethodSpec
+from rationales.experiments.ground_truth.runs.run_record import Told
 from rationales.groundtruth import Planted
 from rationales.groundtruth.explainable import Inherent
 from rationales.groundtruth.metrics import Case, attribution_share, top_selections

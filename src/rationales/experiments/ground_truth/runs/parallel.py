@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
-from rationales.experiments.ground_truth.plan import Plan, Setting
-from rationales.experiments.ground_truth.record import Record
+from rationales.experiments.ground_truth.runs.run_record import Record
+from rationales.experiments.ground_truth.runs.run_spec import Plan, Setting
 
 Run = Callable[[Plan, Setting, Record | None], Record]  # a function of a module, so that another process finds it
 Task = tuple[Plan, Record | None]

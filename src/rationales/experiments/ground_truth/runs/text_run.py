@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from rationales.experiments.ground_truth import passages
-from rationales.experiments.ground_truth.networks import TEXTS as NETWORKS
-from rationales.experiments.ground_truth.networks import TOLERANCE
-from rationales.experiments.ground_truth.plan import Plan, Setting
-from rationales.experiments.ground_truth.record import Record
-from rationales.experiments.ground_truth.rows import OWN, RANDOM, TEXTS, MethodSpec, in_order
-from rationales.experiments.ground_truth.running import Ready, carry_out, missing
+from rationales.experiments.ground_truth.method_rows import OWN, RANDOM, TEXTS, MethodSpec, in_order
+from rationales.experiments.ground_truth.runs import review_passages as passages
+from rationales.experiments.ground_truth.runs.networks import TEXTS as NETWORKS
+from rationales.experiments.ground_truth.runs.networks import TOLERANCE
+from rationales.experiments.ground_truth.runs.run_record import Record
+from rationales.experiments.ground_truth.runs.run_spec import Plan, Setting
+from rationales.experiments.ground_truth.runs.training_run import Ready, carry_out, missing
 from rationales.groundtruth import find_plant, modify
 from rationales.groundtruth.explainable import near_rate, selected_share, word_model
 from rationales.groundtruth.folds import Fold, text_fold
