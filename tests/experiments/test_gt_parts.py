@@ -17,27 +17,32 @@ from rationales.data import Example
 from rationales.errors import DataError, OptionError
 from rationales.evaluation.statistics import estimate
 from rationales.experiments.ground_truth.figures.fig5 import DIMENSIONS, PLANTS
-from rationales.experiments.ground_truth.method_rows import PICTURES, TEXTS, choose, method_dimension
-from rationales.experiments.ground_truth.reporting.run_statistics import nested, rank_correlation, slope
-from rationales.experiments.ground_truth.runs import bird_pictures as birds
-from rationales.experiments.ground_truth.runs import parallel as pool
-from rationales.experiments.ground_truth.runs import review_passages as passages
-from rationales.experiments.ground_truth.runs.run_record import Record, Store
-from rationales.experiments.ground_truth.runs.run_spec import Plan, Setting
-from rationales.experiments.ground_truth.runs.training_run import explained_inputs, run_print
+from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, TEXT_METHODS
+from rationales.experiments.ground_truth.reporting.run_statistics import (
+    nested_estimate,
+    rank_correlation,
+    regression_slope,
+)
+from rationales.experiments.ground_truth.row_choices import choose_rows, method_dimension
+from rationales.experiments.ground_truth.runs import bird_pictures, parallel, review_passages
+from rationales.experiments.ground_truth.runs.run_record import RunFolder, RunRecord
+from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
+from rationales.experiments.ground_truth.runs.training_run import run_fingerprint, select_inputs
 from rationales.groundtruth import find_plant, modify
 from rationales.groundtruth.shots import pixels_of
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    return birds.parts(bird_folder(tmp_path_factory.mktemp("birds"), train=8, rest=8), birds.SIMILAR[0])
+    return bird_pictures.read_kinds(
+        bird_folder(tmp_path_factory.mktemp("birds"), train=8, rest=8), bird_pictures.SIMILAR_KINDS[0]
+    )
 
 
 class TestNested:
     @given(st.lists(st.lists(st.floats(0, 1), min_size=2, max_size=6), min_size=1, max_size=4))
     def test_is_the_mean_of_all_inputs_within_its_interval(self, runs):
-        found = nested([np.array(one) for one in runs])
+        found = nested_estimate([np.array(one) for one in runs])
         every = np.concatenate([np.array(one) for one in runs])
         assert found.mean == pytest.approx(every.mean())
         assert found.low - 1e-9 <= found.mean <= found.high + 1e-9
@@ -46,15 +51,15 @@ class TestNested:
     def test_runs_that_differ_widen_it(self):
         """Twenty inputs each, all alike within a run: only the runs tell how sure the mean is."""
         runs = [np.full(20, value) for value in (0.2, 0.4, 0.6, 0.8)]
-        found, flat = nested(runs), estimate(np.concatenate(runs))
+        found, flat = nested_estimate(runs), estimate(np.concatenate(runs))
         assert found.high - found.low > 2 * (flat.high - flat.low)
 
     def test_pooled_shares_and_missing_values(self):
         parts = [np.array([1.0, 2.0, np.nan]), np.array([0.0])]
         wholes = [np.array([2.0, 2.0, 5.0]), np.array([4.0])]
-        assert nested(parts, wholes).mean == pytest.approx(3 / 8)
-        assert nested(parts, wholes).n == 3
-        assert math.isnan(nested([np.array([np.nan])]).mean)
+        assert nested_estimate(parts, wholes).mean == pytest.approx(3 / 8)
+        assert nested_estimate(parts, wholes).n == 3
+        assert math.isnan(nested_estimate([np.array([np.nan])]).mean)
 
 
 @pytest.mark.parametrize(
@@ -67,32 +72,34 @@ def test_rank_correlation(y, wanted):
 
 
 def test_slope():
-    assert slope([0.5, 0.7, 1.0], [0.9, 0.7, 0.4]) == pytest.approx(-1)
-    assert math.isnan(slope([0.5, 0.5], [0, 1]))
+    assert regression_slope([0.5, 0.7, 1.0], [0.9, 0.7, 0.4]) == pytest.approx(-1)
+    assert math.isnan(regression_slope([0.5, 0.5], [0, 1]))
 
 
 class TestBirds:
     def test_pairs_are_similar_or_not(self):
         for seed in range(20):
-            assert birds.pair(seed, distinct=False) in birds.SIMILAR
-            one, other = birds.pair(seed, distinct=True)
-            assert not any({one, other} == set(pair) for pair in birds.SIMILAR)
+            assert bird_pictures.choose_kinds(seed, distinct=False) in bird_pictures.SIMILAR_KINDS
+            one, other = bird_pictures.choose_kinds(seed, distinct=True)
+            assert not any({one, other} == set(pair) for pair in bird_pictures.SIMILAR_KINDS)
             assert one < other
 
     @pytest.mark.parametrize("name", PLANTS)
     def test_places_are_drawn_and_stay_while_the_visibility_changes(self, name):
-        drawn = {str(birds.place(name, 0, seed, 32)) for seed in range(5)}
+        drawn = {str(bird_pictures.draw_plant(name, 0, seed, 32)) for seed in range(5)}
         assert len(drawn) == 5
-        faint, clear = (birds.place(name, level, 3, 32) for level in (1, 5))
+        faint, clear = (bird_pictures.draw_plant(name, level, 3, 32) for level in (1, 5))
         assert (faint.region(32, 32) == clear.region(32, 32)).all()
         assert getattr(faint, faint.visible) == faint.levels[0]
         assert getattr(clear, clear.visible) == clear.levels[-1]
 
     def test_a_deck_deals_labels_anew_and_plants_where_it_should(self, pictures):
         plant = find_plant("noise", {"share": 1.0})
-        deck = birds.Deck(pictures.train, plant, pictures.kinds, 0.5, 7, torch.device("cpu"), versions=2)
+        deck = bird_pictures.RelabelledPictures(
+            pictures.train, plant, pictures.kinds, 0.5, 7, torch.device("cpu"), versions=2
+        )
         inside = torch.from_numpy(plant.region(32, 32))
-        first, again, other = deck.fold(0), deck.fold(2), deck.fold(1)
+        first, again, other = deck.epoch(0), deck.epoch(2), deck.epoch(1)
         source = torch.stack([torch.from_numpy(pixels_of(one).copy()).permute(2, 0, 1) for one in pictures.train])
         assert torch.equal(
             first.pixels[:, :, ~inside], source[:, :, ~inside]
@@ -102,18 +109,20 @@ class TestBirds:
         assert 0 < int(first.labels.sum()) < len(first)
         assert not torch.equal(first.labels, again.labels)
         assert not torch.equal(other.pixels[:, :, ~inside], source[:, :, ~inside])  # moved and mirrored
-        assert torch.equal(deck.fold(1).pixels, other.pixels)
+        assert torch.equal(deck.epoch(1).pixels, other.pixels)
 
     def test_pieces_are_an_epoch(self, pictures):
-        deck = birds.Deck(pictures.train, find_plant("hue"), pictures.kinds, 1.0, 7, torch.device("cpu"), versions=1)
-        pieces = [deck.piece(number, 4) for number in range(4)]
+        deck = bird_pictures.RelabelledPictures(
+            pictures.train, find_plant("hue"), pictures.kinds, 1.0, 7, torch.device("cpu"), versions=1
+        )
+        pieces = [deck.epoch_slice(number, 4) for number in range(4)]
         assert sum(len(one) for one in pieces) == len(pictures.train)
         assert sum(int(one.labels.sum()) for one in pieces) == 8  # with r = 1 the second kind has the plant, always
 
     def test_moved_pictures_keep_their_colours(self):
         rng = np.random.default_rng(0)
         row = rng.integers(0, 256, (3, 28, 28, 3)).astype(np.uint8)
-        made = birds.moved(row, np.random.default_rng(1))
+        made = bird_pictures.shift_and_mirror(row, np.random.default_rng(1))
         assert made.shape == row.shape
         for before, after in zip(row, made, strict=True):
             assert set(map(bytes, after.reshape(-1, 3))) <= set(map(bytes, before.reshape(-1, 3)))
@@ -122,7 +131,7 @@ class TestBirds:
         pixels = np.random.default_rng(0).integers(0, 256, (9, 28, 42, 3)).astype(np.uint8)
         rng = np.random.default_rng(1)
         down, across, turned = rng.integers(-2, 3, 9), rng.integers(-3, 4, 9), rng.random(9) < 0.5
-        made = birds.moved(pixels, np.random.default_rng(1))
+        made = bird_pictures.shift_and_mirror(pixels, np.random.default_rng(1))
 
         def mirrored(place, side):
             return -1 - place if place < 0 else 2 * side - 1 - place if place >= side else place
@@ -136,19 +145,19 @@ class TestBirds:
 
     def test_a_kind_that_is_not_there_is_told(self, tmp_path):
         with pytest.raises(DataError, match="has no pictures of albatross"):
-            birds.parts(bird_folder(tmp_path, train=1, rest=1), ("albatross", "gull"))
+            bird_pictures.read_kinds(bird_folder(tmp_path, train=1, rest=1), ("albatross", "gull"))
 
     def test_as_many_inputs_of_each_class_are_explained(self, pictures):
         test = modify(pictures.test, find_plant("noise"), seed=3).planted
-        assert [sum(one.which == which for one in explained_inputs(test, 5)) for which in (0, 1)] == [3, 2]
-        assert len(explained_inputs(test, 1)) == 1
-        assert explained_inputs(test, 1000) == list(test)
+        assert [sum(one.which == which for one in select_inputs(test, 5)) for which in (0, 1)] == [3, 2]
+        assert len(select_inputs(test, 1)) == 1
+        assert select_inputs(test, 1000) == list(test)
 
 
 class TestPassages:
     def test_are_cut_and_keep_every_word(self):
         text = " ".join(f"w{number}" for number in range(250))
-        made = passages.passages([Example("r", text, "positive", spans=((0, 2),))])
+        made = review_passages.cut_passages([Example("r", text, "positive", spans=((0, 2),))])
         assert [len(one.text.split()) for one in made] == [100, 100, 50]
         assert " ".join(one.text for one in made) == text
         assert [one.name for one in made] == ["r 1", "r 2", "r 3"]
@@ -157,102 +166,105 @@ class TestPassages:
     def test_a_short_end_is_left_out_but_no_whole_review(self):
         long = Example("long", "w " * 110, "negative")
         short = Example("short", "w w w", "negative")
-        assert [one.name for one in passages.passages([long, short])] == ["long 1", "short 1"]
+        assert [one.name for one in review_passages.cut_passages([long, short])] == ["long 1", "short 1"]
 
     def test_parts_come_from_different_reviews_and_are_told(self, tmp_path):
-        found = passages.texts(passages.MOVIES, review_folder(tmp_path, 3, 2))
+        found = review_passages.read_texts(review_passages.MOVIES, review_folder(tmp_path, 3, 2))
         assert [len(part) for part in (found.train, found.val, found.test)] == [6, 4, 4]
-        told = passages.said(passages.MOVIES, found)
+        told = review_passages.describe_texts(review_passages.MOVIES, found)
         assert "BeerAdvocate cannot be had" in told
         assert "6 to train on, 4 to stop by, 4 to test on" in told
         with pytest.raises(OptionError, match="movies or sentences"):
-            passages.texts("beers", None)
+            review_passages.read_texts("beers", None)
 
 
 class TestChoice:
     def test_what_is_named_of_a_dimension_replaces_what_is_usual(self):
-        found = choose(DIMENSIONS, ["noise", "lime", "paper"])
+        found = choose_rows(DIMENSIONS, ["noise", "lime", "paper"])
         assert found["plants"] == ("noise",)
         assert found["networks"] == ("resnet34",)
         assert found["methods"] == ("gradient", "smooth-grad", "grad-cam", "lime", "shap", "random")
-        usual = choose(DIMENSIONS, None)
+        usual = choose_rows(DIMENSIONS, None)
         assert usual["plants"] == PLANTS
-        assert set(usual["methods"]) == set(PICTURES) - {"shapley-sampling", "marc-resnet"}
+        assert set(usual["methods"]) == set(PICTURE_METHODS) - {"shapley-sampling", "marc-resnet"}
 
     def test_an_unknown_one_is_answered_with_the_known_ones(self):
         with pytest.raises(OptionError, match="no row 'smoke'; there are: blur, brightness"):
-            choose(DIMENSIONS, ["smoke"])
+            choose_rows(DIMENSIONS, ["smoke"])
 
     def test_no_name_means_two_things(self):
         names = [name for one in DIMENSIONS for name in one.names]
         assert len(names) == len(set(names))
 
-    @pytest.mark.parametrize(("kind", "specs"), [("image", PICTURES), ("text", TEXTS)])
+    @pytest.mark.parametrize(("kind", "specs"), [("image", PICTURE_METHODS), ("text", TEXT_METHODS)])
     def test_every_method_can_be_built(self, kind, specs):
         for one in specs.values():
-            assert one.built(kind, 112).name == one.method
+            assert one.build_method(kind, 112).name == one.method
         assert "random" in method_dimension(specs, ("marc",)).always
 
 
 class TestRecords:
     def test_come_back_as_they_were(self, tmp_path):
-        plan = Plan("hue", "resnet34", 2, level=3, r=0.7)
+        plan = RunSpec("hue", "resnet34", 2, level=3, r=0.7)
         made = record(plan, {"gradient": (0.5, float("nan"))})
-        store = Store(tmp_path)
+        store = RunFolder(tmp_path)
         store.put(made)
         (path,) = (tmp_path / "runs").iterdir()
         assert path.name == "birds-hue-resnet34-level3-r0.7-run3.json"
         found = store.get(plan)
         assert found is not None
-        assert found.plan == plan
+        assert found.spec == plan
         assert found.to_dict() == made.to_dict()
-        assert math.isnan(found.told["gradient"].values["region"][0])
-        assert store.get(Plan("hue", "resnet34")) is None
+        assert math.isnan(found.measures["gradient"].values["region"][0])
+        assert store.get(RunSpec("hue", "resnet34")) is None
 
     @pytest.mark.parametrize("broken", ["{", "[]", '{"format": 99}', '{"format": 1, "plan": {}}'])
     def test_a_broken_file_is_a_run_that_is_made_again(self, tmp_path, broken):
-        plan = Plan("hue", "resnet34")
+        plan = RunSpec("hue", "resnet34")
         (tmp_path / "runs").mkdir()
         (tmp_path / "runs" / f"{plan.key}.json").write_text(broken)
-        assert Store(tmp_path).get(plan) is None
+        assert RunFolder(tmp_path).get(plan) is None
 
     def test_nothing_is_kept_without_a_folder(self):
-        Store(None).put(record(Plan("hue", "resnet34"), {}))
-        assert Store(None).get(Plan("hue", "resnet34")) is None
+        RunFolder(None).put(record(RunSpec("hue", "resnet34"), {}))
+        assert RunFolder(None).get(RunSpec("hue", "resnet34")) is None
 
     def test_json_has_no_nan(self):
-        text = json.dumps(record(Plan("hue", "x"), {"a": (0.1, math.nan)}).to_dict(), allow_nan=False)
-        assert Record.from_dict(json.loads(text)).area == 0.25
+        text = json.dumps(record(RunSpec("hue", "x"), {"a": (0.1, math.nan)}).to_dict(), allow_nan=False)
+        assert RunRecord.from_dict(json.loads(text)).area == 0.25
 
     def test_a_print_hangs_on_everything_but_methods_and_device(self):
-        plan, setting = Plan("hue", "resnet34"), Setting("gt-fig5", ("lime",), 10)
-        own = run_print(plan, setting, "")
-        assert own == run_print(plan, Setting("gt-fig5", ("marc",), 10, device="cuda"), "")
-        others = [Setting("gt-fig5", ("lime",), 11), Setting("gt-fig5", ("lime",), 10, seed=1)]
-        assert len({own, *(run_print(plan, one, "") for one in others), run_print(plan, setting, "longer")}) == 4
+        plan, setting = RunSpec("hue", "resnet34"), RunSettings("gt-fig5", ("lime",), 10)
+        own = run_fingerprint(plan, setting, "")
+        assert own == run_fingerprint(plan, RunSettings("gt-fig5", ("marc",), 10, device="cuda"), "")
+        others = [RunSettings("gt-fig5", ("lime",), 11), RunSettings("gt-fig5", ("lime",), 10, seed=1)]
+        assert (
+            len({own, *(run_fingerprint(plan, one, "") for one in others), run_fingerprint(plan, setting, "longer")})
+            == 4
+        )
 
     def test_seeds_differ_and_places_stay_where_they_should(self):
-        free, fixed = Setting("a", (), 1), Setting("a", (), 1, fixed=True)
-        one, other = Plan("hue", "resnet34", level=1), Plan("hue", "resnet34", level=2)
+        free, fixed = RunSettings("a", (), 1), RunSettings("a", (), 1, fixed_position=True)
+        one, other = RunSpec("hue", "resnet34", level=1), RunSpec("hue", "resnet34", level=2)
         assert free.training_seed(one, 0) != free.training_seed(one, 1) != free.training_seed(other, 1)
-        assert fixed.place_seed(one, 0) == fixed.place_seed(other, 2)
-        assert free.place_seed(one, 0) != free.place_seed(one, 1)
+        assert fixed.position_seed(one, 0) == fixed.position_seed(other, 2)
+        assert free.position_seed(one, 0) != free.position_seed(one, 1)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_runs_can_be_made_in_processes_of_their_own(jobs):
-    plans = [Plan("hue", "resnet34", number) for number in range(2)]
+    plans = [RunSpec("hue", "resnet34", number) for number in range(2)]
     tasks = [(plans[0], None), (plans[1], record(plans[1], {}))]
-    found = list(pool.finished(pretended, Setting("gt-fig5", (), 4), tasks, jobs))
-    assert {one.plan: one.note for one in found} == {plans[0]: "new", plans[1]: "old"}
+    found = list(parallel.completed_runs(pretended, RunSettings("gt-fig5", (), 4), tasks, jobs))
+    assert {one.spec: one.note for one in found} == {plans[0]: "new", plans[1]: "old"}
 
 
 def test_processes_share_the_processors(monkeypatch):
-    for name in pool.THREADS:
+    for name in parallel.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(pool.THREADS[-1], "3")  # what is told stays
+    monkeypatch.setenv(parallel.THREAD_VARIABLES[-1], "3")  # what is told stays
     monkeypatch.setattr("os.cpu_count", lambda: 5)
-    tasks = [(Plan("hue", "resnet34", number), None) for number in range(2)]
-    found = list(pool.finished(threads_seen, Setting("gt-fig5", (), 4), tasks, 2))
+    tasks = [(RunSpec("hue", "resnet34", number), None) for number in range(2)]
+    found = list(parallel.completed_runs(threads_seen, RunSettings("gt-fig5", (), 4), tasks, 2))
     assert [one.note for one in found] == ["2 2 3"] * 2
-    assert [os.environ.get(name) for name in pool.THREADS] == [None, None, "3"]
+    assert [os.environ.get(name) for name in parallel.THREAD_VARIABLES] == [None, None, "3"]

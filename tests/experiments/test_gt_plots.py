@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from rationales.experiments.ground_truth.reporting.plots import APART, grid, name_ends
+from rationales.experiments.ground_truth.reporting.plots import LABEL_DISTANCE, grid, label_line_ends
 
 pytest.importorskip("matplotlib")
 
@@ -47,7 +47,7 @@ class Axes:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_names_stand_apart_in_the_order_of_their_lines(heights):
     axes = Axes()
-    name_ends(axes, [(str(number), (0.5, up)) for number, up in enumerate(heights)], height=1.0)
+    label_line_ends(axes, [(str(number), (0.5, up)) for number, up in enumerate(heights)], height=1.0)
     places = [axes.written[str(number)][1] for number in np.argsort(heights, kind="stable")]
-    assert (np.diff(places) >= APART - 1e-9).all()
+    assert (np.diff(places) >= LABEL_DISTANCE - 1e-9).all()
     assert all(axes.written[str(number)][1] >= up for number, up in enumerate(heights))

@@ -32,7 +32,7 @@ from rationales.experiments.marc_table1.rows import (
     key_of,
     titled,
 )
-from rationales.experiments.registry import Outcome, Request
+from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.methods import METHODS
 from rationales.models.front import load
@@ -46,7 +46,7 @@ BEFORE = "table-before.json"  # what was there and is of no use now
 TITLE = "MaRC, Table 1: rationales of movie reviews"
 
 
-def reproduce(request: Request) -> Outcome:
+def reproduce(request: Request) -> ExperimentReport:
     """The table, its claims, and everything that is needed to read them."""
     began = time.perf_counter()
     specs = [_fast(one) for one in chosen(request.rows)] if request.tf32 else chosen(request.rows)
@@ -110,9 +110,9 @@ class _Work:
         )
         self.rows[spec.key] = row
         self._write()
-        if self.request.tell is not None:
+        if self.request.log is not None:
             means = "  ".join(f"{name} {row.cells[name].estimate.mean:.3f}" for name in MAIN)
-            self.request.tell(f"{row.title}: {means}  ({time.perf_counter() - began:.1f} s)")
+            self.request.log(f"{row.title}: {means}  ({time.perf_counter() - began:.1f} s)")
 
     def _width(self, spec: RowSpec) -> float:
         if spec.plain not in self.widths:
@@ -133,8 +133,8 @@ class _Work:
             self.widths = widths.load(out / "widths.json")
             return
         (out / "table.json").replace(out / BEFORE)
-        if self.request.tell is not None:
-            self.request.tell(f"{out / 'table.json'} is of another model, other reviews, seed or code: now {BEFORE}")
+        if self.request.log is not None:
+            self.request.log(f"{out / 'table.json'} is of another model, other reviews, seed or code: now {BEFORE}")
 
     def _same(self, old: Table) -> bool:
         """Whether rows of that table can stand in this one."""
@@ -160,7 +160,7 @@ class _Work:
         """The rows in the order of the table, whatever order they were made in."""
         return [self.rows[key] for key in ROWS if key in self.rows]
 
-    def outcome(self, seconds: float) -> Outcome:
+    def outcome(self, seconds: float) -> ExperimentReport:
         accuracy = self.test.accuracy()
         remarks = _remarks(accuracy, self.rows)
         if self.request.tf32:
@@ -171,7 +171,7 @@ class _Work:
         table = self._table([*self._shown(), *people(self.test.examples)], remarks)
         own = self.rows.get(MARC)
         parts = sections(table, self.widths, len(self.validation.examples), seconds)
-        return Outcome(table, own.title if own else None, MAIN, tuple(parts), TITLE)
+        return ExperimentReport(table, own.title if own else None, MAIN, tuple(parts), TITLE)
 
 
 def people(examples: Sequence[Example]) -> list[Row]:

@@ -1,15 +1,19 @@
-"""The experiments by name."""
+"""The figures and tables of the paper, one file each; `EXPERIMENTS` lists them by name."""
 
 from __future__ import annotations
 
-from rationales.experiments.ground_truth.experiment import Study
+from rationales.experiments.ground_truth.experiment import GroundTruthExperiment
 from rationales.experiments.ground_truth.figures import fig5, fig6, fig7, fig8, fig12, table1
 
-STUDIES: dict[str, Study] = {
-    one.name: one for one in (fig5.STUDY, fig6.STUDY, fig7.STUDY, fig8.STUDY, table1.STUDY, fig12.FIG12, fig12.FIG13)
+EXPERIMENTS: dict[str, GroundTruthExperiment] = {
+    experiment.name: experiment
+    for experiment in (
+        fig5.EXPERIMENT,
+        fig6.EXPERIMENT,
+        fig7.EXPERIMENT,
+        fig8.EXPERIMENT,
+        table1.EXPERIMENT,
+        fig12.FIG12,
+        fig12.FIG13,
+    )
 }
-
-
-def find(name: str) -> Study:
-    """The experiment of this name."""
-    return STUDIES[name]

@@ -1,4 +1,4 @@
-"""Figures 12 and 13: rationale models, and methods that select as many words, on articles that tell the class."""
+"""Figures 12 and 13: rationale models, and methods that select as many words, on planted articles."""
 
 from __future__ import annotations
 
@@ -15,217 +15,230 @@ from rationales.experiments.ground_truth.figures import table1
 from rationales.experiments.ground_truth.figures.article_scores import ARTICLES, CN, NC
 from rationales.experiments.ground_truth.figures.word_selections import (
     CR,
-    MODELS,
+    RATIONALE_MODELS,
     READER,
     RL,
-    Point,
-    one_set,
-    plans,
-    points,
-    rates,
-    rows,
+    SelectionPoint,
+    model_points,
+    plant_markdown,
+    requested_rates,
+    row_titles,
+    run_specs,
+    selection_points,
     selection_table,
 )
-from rationales.experiments.ground_truth.method_rows import MARC, OWN, RANDOM, TEXTS, Dimension, method_dimension
+from rationales.experiments.ground_truth.method_rows import INHERENT, MARC, RANDOM, TEXT_METHODS
 from rationales.experiments.ground_truth.reporting import plots
-from rationales.experiments.ground_truth.reporting.paper_claims import Claim, claim_list, judged, number, percent
-from rationales.experiments.ground_truth.reporting.run_statistics import plain_mean, values_of
-from rationales.experiments.ground_truth.reporting.run_tables import Results
-from rationales.experiments.ground_truth.runs import review_passages as passages
-from rationales.experiments.ground_truth.runs.method_measures import CHOSEN
-from rationales.experiments.ground_truth.runs.networks import TEXTS as NETWORKS
+from rationales.experiments.ground_truth.reporting.paper_claims import (
+    PaperClaim,
+    claims_markdown,
+    format_number,
+    format_percent,
+    judge_claim,
+)
+from rationales.experiments.ground_truth.reporting.run_statistics import finite_mean, input_values
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
+from rationales.experiments.ground_truth.row_choices import Dimension, method_dimension
+from rationales.experiments.ground_truth.runs import review_passages
+from rationales.experiments.ground_truth.runs.method_measures import MODEL_SELECTION
+from rationales.experiments.ground_truth.runs.networks import TEXT_NETWORKS
 
-ALMOST = 0.9  # of the best value: near-perfect
+NEAR_BEST = 0.9  # share of the best possible value from which a value counts as near-perfect
 COLOURS = {RL: plots.BLUE, CR: plots.ORANGE}
-SHOWN = (
-    OWN,
-    MARC,
-    "marc-words",
-    "loo",
-    "integrated-gradients",
-    RANDOM,
-)  # the methods that are drawn; the others stand in the tables
+COMPARED = (MARC, "marc-words", "loo", "integrated-gradients")  # with rationale models
+PLOTTED = (INHERENT, *COMPARED, RANDOM)  # the tables have all methods
 CAPTION = (
     "blue: RL, orange: CR, grey: methods on a reader; green: the best possible, over all texts and (dashed) in each"
 )
 
 
-def sections(claims: Callable[[Results], list[Claim]]) -> Callable[[Results], Sections]:
-    """The claims, and every data set by itself."""
+def sections_with(claims: Callable[[ExperimentRuns], list[PaperClaim]]) -> Callable[[ExperimentRuns], Sections]:
+    """Function that returns the sections of a report: the claims, and the results on each data set."""
 
-    def made(results: Results) -> Sections:
+    def sections(runs: ExperimentRuns) -> Sections:
         return [
-            ("The paper's claims", claim_list(claims(results))),
-            *((f"{plant}: by wanted %Sel", one_set(results, plant)) for plant in results.plants),
+            ("The paper's claims", claims_markdown(claims(runs))),
+            *((f"{plant}: by wanted %Sel", plant_markdown(runs, plant)) for plant in runs.plants),
         ]
 
-    return made
+    return sections
 
 
-def claims12(results: Results) -> list[Claim]:
-    """Section 7.1."""
-    own = [one for key in MODELS for one in points(results, key)]
-    if not own:
+def fig12_claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """The claims of section 7.1."""
+    points = model_points(runs)
+    if not points:
         return []
-    lowest = min(rates(results.chosen))
-    poor = [one for one in own if not near_perfect(one)]
-    faulty = [one for one in poor if (one.row, one.rate) != (CR, lowest)]
-    text = f"All but CR at the lowest %Sel are near-perfect (here: precision and recall of {ALMOST:g} times the best)"
-    told = "; ".join(_told(one) for one in faulty) or f"all of the other {len(own)}"
-    found = [_accurate(results, "7.1"), judged("7.1", text, not faulty, told)]
-    at_lowest = [one for one in own if (one.row, one.rate) == (CR, lowest)]
+    lowest = min(requested_rates(runs.chosen_rows))
+    faulty = [point for point in points if not near_perfect(point) and (point.row, point.rate) != (CR, lowest)]
+    criterion = f"precision and recall of {NEAR_BEST:g} times the best"
+    text = f"All but CR at the lowest %Sel are near-perfect (here: {criterion})"
+    figures = "; ".join(_precision_text(point) for point in faulty) or f"all of the other {len(points)}"
+    claim_list = [_accuracy_claim(runs, "7.1"), judge_claim("7.1", text, not faulty, figures)]
+    at_lowest = [point for point in points if (point.row, point.rate) == (CR, lowest)]
     if at_lowest:
         text = "CR at the lowest %Sel is faulty: it selects words that tell nothing"
-        found.append(judged("7.1", text, not near_perfect(at_lowest[0]), _told(at_lowest[0])))
-    barren = {one: _without(one) for one in own}
+        figures = _precision_text(at_lowest[0])
+        claim_list.append(judge_claim("7.1", text, not near_perfect(at_lowest[0]), figures))
+    shares = {point: _share_without_hit(point) for point in points}
     text = "Every rationale has at least one word that tells the class, as it must"
-    worst = max(barren, key=lambda one: barren[one])
-    figures = f"worst: {NETWORKS[worst.row].title} at {worst.rate:g}, {percent(barren[worst])} of the texts without one"
-    found.append(judged("7.1", text, barren[worst] == 0, figures))
-    return [*found, *_methods(results)]
+    worst = max(shares, key=lambda point: shares[point])
+    title = TEXT_NETWORKS[worst.row].title
+    figures = f"worst: {title} at {worst.rate:g}, {format_percent(shares[worst])} of the texts without one"
+    claim_list.append(judge_claim("7.1", text, shares[worst] == 0, figures))
+    return [*claim_list, *_method_claims(runs)]
 
 
-def claims13(results: Results) -> list[Claim]:
-    """Section 7.2."""
-    own = [one for key in MODELS for one in points(results, key)]
-    if not own:
+def fig13_claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """The claims of section 7.2."""
+    points = model_points(runs)
+    if not points:
         return []
-    share = {one: one.figure("articles").mean for one in own}
-    text = f"Rationales consist almost exclusively of articles (here: {ALMOST:g} of the selected words)"
-    worst = min(share, key=lambda one: share[one])
-    figures = f"lowest: {_told(worst)}, articles {number(share[worst])}"
-    found = [_accurate(results, "7.2"), judged("7.2", text, share[worst] >= ALMOST, figures)]
-    short = [one for one in own if one.row == RL and one.figure("precision").mean < ALMOST * one.best()[0]]
-    count = sum(one.row == RL for one in own)
-    if count:
-        text = f"RL selects articles that tell nothing: precision markedly below the best (here: {ALMOST:g} times)"
-        told = f"{len(short)} of {count} settings" + (f", such as {_told(short[0])}" if short else "")
-        found.append(judged("7.2", text, 2 * len(short) > count, told))
-    lured = {key: [one.figure("lured").mean for one in own if one.row == key] for key in MODELS}
+    shares = {point: point.metric("articles").mean for point in points}
+    text = f"Rationales consist almost exclusively of articles (here: {NEAR_BEST:g} of the selected words)"
+    worst = min(shares, key=lambda point: shares[point])
+    figures = f"lowest: {_precision_text(worst)}, articles {format_number(shares[worst])}"
+    claim_list = [_accuracy_claim(runs, "7.2"), judge_claim("7.2", text, shares[worst] >= NEAR_BEST, figures)]
+    rl_points = [point for point in points if point.row == RL]
+    imprecise = [point for point in rl_points if point.metric("precision").mean < NEAR_BEST * point.best_possible()[0]]
+    if rl_points:
+        criterion = f"precision markedly below the best (here: {NEAR_BEST:g} times)"
+        text = f"RL selects articles that tell nothing: {criterion}"
+        figures = f"{len(imprecise)} of {len(rl_points)} settings"
+        figures += f", such as {_precision_text(imprecise[0])}" if imprecise else ""
+        claim_list.append(judge_claim("7.2", text, 2 * len(imprecise) > len(rl_points), figures))
+    lured = {key: [point.metric("lured").mean for point in points if point.row == key] for key in RATIONALE_MODELS}
     if all(lured.values()):
-        means = {key: plain_mean(values) for key, values in lured.items()}
+        means = {key: finite_mean(values) for key, values in lured.items()}
         text = "The problem is more severe with RL than with CR (here: mean share of articles that tell nothing)"
-        found.append(judged("7.2", text, means[RL] > means[CR], f"RL {number(means[RL])}, CR {number(means[CR])}"))
-    return [*found, *_methods(results)]
+        figures = f"RL {format_number(means[RL])}, CR {format_number(means[CR])}"
+        claim_list.append(judge_claim("7.2", text, means[RL] > means[CR], figures))
+    return [*claim_list, *_method_claims(runs)]
 
 
-def near_perfect(point: Point) -> bool:
-    """Whether precision and recall are both close to the best possible at this rate."""
-    best = point.best()
-    return all(point.figure(what).mean >= ALMOST * own for what, own in zip(("precision", "recall"), best, strict=True))
+def near_perfect(point: SelectionPoint) -> bool:
+    """Whether precision and recall are both close to the best possible values at this rate."""
+    best = zip(("precision", "recall"), point.best_possible(), strict=True)
+    return all(point.metric(name).mean >= NEAR_BEST * value for name, value in best)
 
 
-def _told(point: Point) -> str:
-    best = point.best()
-    shares = f"precision {number(point.figure('precision').mean)} of at best {number(best[0])}"
-    return f"{NETWORKS[point.row].title} on {point.plant} at {point.rate:g}: {shares}"
+def _precision_text(point: SelectionPoint) -> str:
+    best = format_number(point.best_possible()[0])
+    precision = f"precision {format_number(point.metric('precision').mean)} of at best {best}"
+    return f"{TEXT_NETWORKS[point.row].title} on {point.plant} at {point.rate:g}: {precision}"
 
 
-def _accurate(results: Results, section: str) -> Claim:
-    own = [one for one in results.records if one.plan.network in MODELS]
-    good = [one for one in own if not one.failed]
-    return judged(
-        section, "All models reach an accuracy above 97 %", len(good) == len(own), f"{len(good)} of {len(own)}"
-    )
+def _accuracy_claim(runs: ExperimentRuns, section: str) -> PaperClaim:
+    records = [run for run in runs.records if run.spec.network in RATIONALE_MODELS]
+    successful = [run for run in records if not run.failed]
+    text, figures = "All models reach an accuracy above 97 %", f"{len(successful)} of {len(records)}"
+    return judge_claim(section, text, len(successful) == len(records), figures)
 
 
-def _without(point: Point) -> float:
-    """The share of texts whose selection has no word that tells the class."""
-    hits = np.concatenate([values_of(one, one.told.get(OWN), f"hits@{CHOSEN}") for one in point.records])
+def _share_without_hit(point: SelectionPoint) -> float:
+    """The share of texts in which no selected word determines the class."""
+    measure = f"hits@{MODEL_SELECTION}"
+    hits = np.concatenate([input_values(run, run.measures.get(INHERENT), measure) for run in point.records])
     return float(np.mean(hits[np.isfinite(hits)] == 0)) if np.isfinite(hits).any() else float("nan")
 
 
-def _methods(results: Results) -> list[Claim]:
-    """Where methods that need no model of their own stand beside rationale models."""
-    found = []
-    models = [one.figure("precision").mean for key in MODELS for one in points(results, key)]
-    for key in SHOWN[1:-1]:
-        own = [one.figure("precision").mean for one in points(results, key)] if key in results.methods else []
-        if own and models:
-            means = plain_mean(own), plain_mean(models)
-            text = f"{TEXTS[key].title} on a plain reader is as precise as rationale models (here: mean over %Sel)"
-            found.append(judged("", text, means[0] >= means[1], f"{number(means[0])}, models {number(means[1])}"))
-    return found
+def _method_claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """How methods on an ordinary network compare with rationale models."""
+    claim_list = []
+    of_models = [point.metric("precision").mean for point in model_points(runs)]
+    for key in COMPARED:
+        points = selection_points(runs, key) if key in runs.methods else []
+        if points and of_models:
+            means = finite_mean([point.metric("precision").mean for point in points]), finite_mean(of_models)
+            title = TEXT_METHODS[key].title
+            text = f"{title} on a plain reader is as precise as rationale models (here: mean over %Sel)"
+            figures = f"{format_number(means[0])}, models {format_number(means[1])}"
+            claim_list.append(judge_claim("", text, means[0] >= means[1], figures))
+    return claim_list
 
 
-def draw(whats: Sequence[str]) -> Callable[[Results, Path], list[Path]]:
-    """Precision, and recall, over %Sel, with the best that is possible."""
+def draw_metrics(metrics: Sequence[str]) -> Callable[[ExperimentRuns, Path], list[Path]]:
+    """Function that writes these metrics over %Sel, with the best possible values."""
 
-    def made(results: Results, folder: Path) -> list[Path]:
-        if not results.good:
+    def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
+        if not runs.successful:
             return []
-        path = plots.grid(
+        figure = plots.grid(
             folder / "selections.png",
-            [(what, what) for what in whats],
-            [(plant, plant) for plant in results.plants],
-            lambda axes, what, plant: _panel(axes, results, what, plant),
+            [(metric, metric) for metric in metrics],
+            [(plant, plant) for plant in runs.plants],
+            lambda axes, metric, plant: _draw_panel(axes, runs, metric, plant),
             x="share of the words that is selected",
             y="",
-            xlim=(0, 1.15 * _widest(results)),
+            xlim=(0, 1.15 * _largest_share(runs)),
             caption=CAPTION,
             panel=(3.8, 2.8),
         )
-        return [path]
+        return [figure]
 
-    return made
-
-
-def _widest(results: Results) -> float:
-    """The largest share of the words that was wanted, or that a model selects on average."""
-    seen = [one.figure("selected").mean for plant in results.plants for key in rows(results)
-            for one in points(results, key, plant)]  # fmt: skip
-    return max([*rates(results.chosen), *(share for share in seen if not math.isnan(share))])
+    return draw
 
 
-def _panel(axes: Any, results: Results, what: str, plant: str) -> None:
-    ends = []
-    for key, title in rows(results).items():
-        own = [(one.figure("selected").mean, one.figure(what).mean) for one in points(results, key, plant)]
-        if key in COLOURS and own:
-            axes.plot(*zip(*own, strict=True), marker="o", markersize=4, color=COLOURS[key])
-        elif own and key in SHOWN:
-            axes.plot(*zip(*own, strict=True), marker=".", markersize=4, color=plots.GREY, alpha=0.5, linewidth=0.8)
-            ends.append((title, own[-1]))
-    plots.name_ends(axes, ends)
-    if what in ("precision", "recall"):
-        for each, style in ((False, "-"), (True, "--")):
+def _largest_share(runs: ExperimentRuns) -> float:
+    """The largest share of the words that was requested, or that a model selects on average."""
+    selected = [point.metric("selected").mean for plant in runs.plants for key in row_titles(runs)
+                for point in selection_points(runs, key, plant)]  # fmt: skip
+    return max([*requested_rates(runs.chosen_rows), *(share for share in selected if not math.isnan(share))])
+
+
+def _draw_panel(axes: Any, runs: ExperimentRuns, metric: str, plant: str) -> None:
+    line_ends = []
+    for key, title in row_titles(runs).items():
+        points = selection_points(runs, key, plant)
+        positions = [(point.metric("selected").mean, point.metric(metric).mean) for point in points]
+        if key in COLOURS and positions:
+            axes.plot(*zip(*positions, strict=True), marker="o", markersize=4, color=COLOURS[key])
+        elif positions and key in PLOTTED:
+            style = {"marker": ".", "markersize": 4, "color": plots.GREY, "alpha": 0.5, "linewidth": 0.8}
+            axes.plot(*zip(*positions, strict=True), **style)
+            line_ends.append((title, positions[-1]))
+    plots.label_line_ends(axes, line_ends)
+    if metric in ("precision", "recall"):
+        for per_text, line_style in ((False, "-"), (True, "--")):
             best = sorted(
-                (one.figure("selected").mean, one.best(each)[what == "recall"])
-                for key in MODELS
-                for one in points(results, key, plant)
+                (point.metric("selected").mean, point.best_possible(per_text)[metric == "recall"])
+                for key in RATIONALE_MODELS
+                for point in selection_points(runs, key, plant)
             )
             if best:
-                axes.plot(*zip(*best, strict=True), style, color=plots.GREEN, linewidth=1, marker="_", markersize=6)
+                axes.plot(
+                    *zip(*best, strict=True), line_style, color=plots.GREEN, linewidth=1, marker="_", markersize=6
+                )
 
 
-def _dimensions(plants: tuple[str, ...], given: tuple[float, ...]) -> tuple[Dimension, ...]:
-    names = tuple(f"rate-{rate:g}" for rate in given)
+def _dimensions(plants: tuple[str, ...], rates: tuple[float, ...]) -> tuple[Dimension, ...]:
+    rate_names = tuple(f"rate-{rate:g}" for rate in rates)
     networks = (RL, CR, READER)
     return (
         Dimension("plants", plants, plants),
         Dimension("networks", networks, networks),
-        Dimension("rates", names, names),
-        Dimension("data", tuple(passages.DATA), (passages.MOVIES,)),
-        method_dimension(TEXTS),
+        Dimension("rates", rate_names, rate_names),
+        Dimension("data", tuple(review_passages.DATA), (review_passages.MOVIES,)),
+        method_dimension(TEXT_METHODS),
     )
 
 
 FIG12 = replace(
-    table1.STUDY,
+    table1.EXPERIMENT,
     name="gt-fig12",
     title="Ground truth, Figure 12: precision and recall of rationale models",
     dimensions=_dimensions((ARTICLES,), (0.07, 0.09, 0.11, 0.13, 0.15)),
-    plans=plans,
+    run_specs=run_specs,
     table=selection_table,
-    sections=sections(claims12),
-    draw=draw(("precision", "recall")),
-    shares=rates,
+    sections=sections_with(fig12_claims),
+    draw=draw_metrics(("precision", "recall")),
+    selected_shares=requested_rates,
 )
 FIG13 = replace(
     FIG12,
     name="gt-fig13",
     title="Ground truth, Figure 13: rationale models and articles that tell nothing",
     dimensions=_dimensions((CN, NC), (0.03, 0.05, 0.07, 0.09)),
-    sections=sections(claims13),
-    draw=draw(("precision", "lured")),
+    sections=sections_with(fig13_claims),
+    draw=draw_metrics(("precision", "lured")),
 )

@@ -1,4 +1,4 @@
-"""Figure 6 (and 16): Attr% while the model learns, against its accuracy."""
+"""Figure 6 (and 16): Attr% during training, against the accuracy of the model."""
 
 from __future__ import annotations
 
@@ -8,100 +8,116 @@ from rationales.evaluation.table import Table
 from rationales.experiments.ground_truth.experiment import Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.figures.trend_lines import (
-    CLEAR,
-    Line,
+    CLEAR_TREND,
+    TrendLine,
     draw_lines,
-    over_lines,
-    study_along,
+    mean_trend,
+    plant_trends,
+    trend_experiment,
     trend_sections,
     trend_table,
 )
-from rationales.experiments.ground_truth.method_rows import MARC, PAPER
-from rationales.experiments.ground_truth.reporting.paper_claims import Claim, Verdict, cell, judged
-from rationales.experiments.ground_truth.reporting.run_statistics import WITH, WITHOUT, mean_of, plain_mean, values_of
-from rationales.experiments.ground_truth.reporting.run_tables import Results
-from rationales.experiments.ground_truth.runs.run_record import Record
-from rationales.experiments.ground_truth.runs.training_run import STEPS
+from rationales.experiments.ground_truth.method_rows import MARC, PAPER_METHODS
+from rationales.experiments.ground_truth.reporting.paper_claims import (
+    ClaimVerdict,
+    PaperClaim,
+    format_estimate,
+    judge_claim,
+)
+from rationales.experiments.ground_truth.reporting.run_statistics import (
+    WITH,
+    WITHOUT,
+    finite_mean,
+    input_values,
+    run_mean,
+)
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
+from rationales.experiments.ground_truth.runs.run_record import RunRecord
+from rationales.experiments.ground_truth.runs.training_run import ACCURACY_STEPS
 
 SHAP, WATERMARK = fig5.SHAP, fig5.WATERMARK
 
 
-def lines(results: Results) -> list[Line]:
-    """A line for every run: Attr% at each accuracy on the way, and at the end."""
-    return [_line(one) for one in results.good if one.stages]
+def lines(runs: ExperimentRuns) -> list[TrendLine]:
+    """One line per run: Attr% at the accuracy of each checkpoint and of the trained model."""
+    return [_run_line(run) for run in runs.successful if run.checkpoints]
 
 
-def _line(record: Record) -> Line:
-    places = (*(stage.accuracy for stage in record.stages), record.last.accuracy)
+def _run_line(run: RunRecord) -> TrendLine:
+    accuracies = (*(checkpoint.accuracy for checkpoint in run.checkpoints), run.last_attempt.accuracy)
 
     def y(method: str, side: str) -> tuple[float, ...]:
-        on_the_way = [plain_mean(values_of(record, stage.told.get(method), side=side)) for stage in record.stages]
-        return (*on_the_way, mean_of(record, method, side=side))
+        during_training = (
+            finite_mean(input_values(run, checkpoint.measures.get(method), side=side)) for checkpoint in run.checkpoints
+        )
+        return (*during_training, run_mean(run, method, side=side))
 
-    return Line(record.plan.plant, record.plan.title, places, y)
+    return TrendLine(run.spec.plant, run.spec.title, accuracies, y)
 
 
-def table(results: Results) -> tuple[Table, tuple[str, ...]]:
+def table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
     """Methods by the trend of Attr% with the accuracy."""
-    steps = ", ".join(f"{100 * one:g} %" for one in STEPS)
-    asked = f"Methods are asked after the first quarter of an epoch, whenever the accuracy first exceeds {steps}, and "
-    return trend_table(
-        results, lines(results), "the test accuracy", (f"{asked}at the end.", fig5.BASELINES, fig5.BIRDS)
-    )
+    steps = ", ".join(f"{100 * step:g} %" for step in ACCURACY_STEPS)
+    remark = f"Methods run after the first quarter of an epoch, whenever the accuracy first exceeds {steps}, and "
+    return trend_table(runs, lines(runs), "the test accuracy", (f"{remark}at the end.", fig5.BASELINES, fig5.BIRDS))
 
 
-def sections(results: Results) -> Sections:
+def sections(runs: ExperimentRuns) -> Sections:
     """The claims, and the trends for each manipulation."""
-    return trend_sections(results, lines(results), claims(results), "the accuracy")
+    return trend_sections(runs, lines(runs), claims(runs), "the accuracy")
 
 
-def claims(results: Results) -> list[Claim]:
-    """Section 5.2."""
-    own, five = lines(results), results.having(PAPER)
-    pairs = {
-        (key, plant): one for key in five for plant in results.plants if (one := over_lines(own, key, plant=plant)).n
-    }
-    if not pairs:
+def claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """The claims of section 5.2."""
+    trend_lines = lines(runs)
+    trends = plant_trends(runs, trend_lines, runs.available(PAPER_METHODS))
+    if not trends:
         return []
-    found: list[Claim] = []
-    best = max(pairs, key=lambda pair: pairs[pair].mean)
+    claim_list: list[PaperClaim] = []
+    best = max(trends, key=lambda pair: trends[pair].mean)
     text = (
         "SHAP with a watermark shows the most consistent increase of Attr% with accuracy (here: the largest mean trend)"
     )
-    figures = f"largest: {results.title(best[0])} with {best[1]}, {cell(pairs[best])}"
-    known = (SHAP, WATERMARK) in pairs
+    figures = f"largest: {runs.method_title(best[0])} with {best[1]}, {format_estimate(trends[best])}"
+    known = (SHAP, WATERMARK) in trends
     if known:
-        figures += f"; SHAP with watermark {cell(pairs[SHAP, WATERMARK])}"
-    found.append(judged("5.2", text, best == (SHAP, WATERMARK) if known and len(pairs) > 1 else None, figures))
-    others = {pair: one for pair, one in pairs.items() if pair != (SHAP, WATERMARK)}
-    if others:
-        clear = [pair for pair, one in others.items() if one.mean >= CLEAR]
-        text = f"Other methods and manipulations have a mild or noisy trend (here: below {CLEAR:g} for most)"
-        told = ", ".join(f"{results.title(key)} with {plant}" for key, plant in clear)
-        figures = f"{len(clear)} of {len(others)} are clear{': ' if clear else ''}{told}"
-        found.append(judged("5.2", text, 2 * len(clear) < len(others), figures))
-    if MARC in results.methods:
+        figures += f"; SHAP with watermark {format_estimate(trends[SHAP, WATERMARK])}"
+    holds = best == (SHAP, WATERMARK) if known and len(trends) > 1 else None
+    claim_list.append(judge_claim("5.2", text, holds, figures))
+    remaining = {pair: trend for pair, trend in trends.items() if pair != (SHAP, WATERMARK)}
+    if remaining:
+        clear = [pair for pair, trend in remaining.items() if trend.mean >= CLEAR_TREND]
+        text = f"Other methods and manipulations have a mild or noisy trend (here: below {CLEAR_TREND:g} for most)"
+        names = ", ".join(f"{runs.method_title(key)} with {plant}" for key, plant in clear)
+        figures = f"{len(clear)} of {len(remaining)} are clear{': ' if clear else ''}{names}"
+        claim_list.append(judge_claim("5.2", text, 2 * len(clear) < len(remaining), figures))
+    if MARC in runs.methods:
         verdicts = tuple(
-            Verdict((one := over_lines(own, MARC, side)).mean >= CLEAR, cell(one), f"{side} the plant")
+            ClaimVerdict(
+                (trend := mean_trend(trend_lines, MARC, side)).mean >= CLEAR_TREND,
+                format_estimate(trend),
+                f"{side} the plant",
+            )
             for side in (WITH, WITHOUT)
         )
-        found.append(Claim("", f"MaRC's Attr% rises with accuracy (here: mean trend of {CLEAR:g})", verdicts))
-    return found
+        text = f"MaRC's Attr% rises with accuracy (here: mean trend of {CLEAR_TREND:g})"
+        claim_list.append(PaperClaim("", text, verdicts))
+    return claim_list
 
 
-def draw(results: Results, folder: Path) -> list[Path]:
-    """Attr% over accuracy, a line for every run."""
+def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
+    """Write Attr% over accuracy, one line per run."""
     caption = "blue: pictures with the plant, orange: without"
     path = folder / "attribution-by-accuracy.png"
-    return draw_lines(results, lines(results), path, x="test accuracy", xlim=(0.4, 1), caption=caption)
+    return draw_lines(runs, lines(runs), path, x="test accuracy", xlim=(0.4, 1), caption=caption)
 
 
-STUDY = study_along(
+EXPERIMENT = trend_experiment(
     name="gt-fig6",
     title="Ground truth, Figure 6: attribution on planted pictures while the model learns",
     table=table,
     sections=sections,
     draw=draw,
     limit=24,
-    more={"along": True},
+    run_options={"explain_during_training": True},
 )

@@ -6,99 +6,104 @@ from dataclasses import replace
 from pathlib import Path
 
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth.experiment import Chosen, Sections
+from rationales.experiments.ground_truth.experiment import ChosenRows, Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.figures.trend_lines import (
-    CLEAR,
-    Line,
+    CLEAR_TREND,
+    TrendLine,
     draw_lines,
-    grouped,
-    over_lines,
-    point_section,
-    study_along,
+    group_runs,
+    mean_trend,
+    plant_trends,
+    points_markdown,
+    trend_experiment,
     trend_sections,
     trend_table,
 )
-from rationales.experiments.ground_truth.method_rows import MARC, PAPER, Dimension
-from rationales.experiments.ground_truth.reporting.paper_claims import Claim, Verdict, cell, judged, number
-from rationales.experiments.ground_truth.reporting.run_statistics import WITH, over
-from rationales.experiments.ground_truth.reporting.run_tables import Results
-from rationales.experiments.ground_truth.runs.run_spec import Plan
+from rationales.experiments.ground_truth.method_rows import MARC, PAPER_METHODS
+from rationales.experiments.ground_truth.reporting.paper_claims import (
+    ClaimVerdict,
+    PaperClaim,
+    format_estimate,
+    format_number,
+    judge_claim,
+)
+from rationales.experiments.ground_truth.reporting.run_statistics import WITH, pooled_mean
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
+from rationales.experiments.ground_truth.row_choices import Dimension
+from rationales.experiments.ground_truth.runs.run_spec import RunSpec
 
 SHAP, WATERMARK = fig5.SHAP, fig5.WATERMARK
 LEVELS = tuple(f"visibility-{level}" for level in range(1, 6))
 
 
-def plans(chosen: Chosen, runs: int) -> list[Plan]:
-    """Every level of visibility of the same plant in the same place; all of a group before the next."""
-    levels = [int(name.rpartition("-")[2]) for name in chosen["levels"]]
-    return [replace(one, level=level) for one in fig5.plans(chosen, runs) for level in levels]
+def run_specs(chosen_rows: ChosenRows, runs: int) -> list[RunSpec]:
+    """All levels of visibility of a plant at the same position; all levels of one run before the next."""
+    levels = [int(name.rpartition("-")[2]) for name in chosen_rows["levels"]]
+    return [replace(spec, level=level) for spec in fig5.run_specs(chosen_rows, runs) for level in levels]
 
 
-def lines(results: Results) -> list[Line]:
-    """A line for every group of runs with the same plant in the same place."""
-    return grouped(results, lambda one: float(one.plan.level), lambda _: False)
+def lines(runs: ExperimentRuns) -> list[TrendLine]:
+    """One line per group of runs with the same plant at the same position."""
+    return group_runs(runs, lambda run: float(run.spec.level), lambda _: False)
 
 
-def table(results: Results) -> tuple[Table, tuple[str, ...]]:
+def table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
     """Methods by the trend of Attr% with the visibility."""
-    return trend_table(results, lines(results), "the visibility, levels 1 to 5", (fig5.BASELINES, fig5.BIRDS))
+    return trend_table(runs, lines(runs), "the visibility, levels 1 to 5", (fig5.BASELINES, fig5.BIRDS))
 
 
-def sections(results: Results) -> Sections:
+def sections(runs: ExperimentRuns) -> Sections:
     """The claims, the trends for each manipulation, and Attr% at every level."""
-    own = lines(results)
+    trend_lines = lines(runs)
     return [
-        *trend_sections(results, own, claims(results), "visibility"),
-        ("Attr% at every level, pictures with the plant", point_section(results, own, WITH, "visibility")),
+        *trend_sections(runs, trend_lines, claims(runs), "visibility"),
+        ("Attr% at every level, pictures with the plant", points_markdown(runs, trend_lines, WITH, "visibility")),
     ]
 
 
-def claims(results: Results) -> list[Claim]:
-    """Section 5.3."""
-    own, five = lines(results), results.having(PAPER)
-    pairs = {
-        (key, plant): one for key in five for plant in results.plants if (one := over_lines(own, key, plant=plant)).n
-    }
-    found = []
-    if (SHAP, WATERMARK) in pairs:
-        told = pairs[SHAP, WATERMARK]
-        text = f"SHAP's Attr% on a watermark rises with its visibility (here: mean trend of {CLEAR:g})"
-        found.append(judged("5.3", text, told.mean >= CLEAR, cell(told)))
-    others = {pair: one for pair, one in pairs.items() if pair != (SHAP, WATERMARK)}
-    if others:
-        clear = [pair for pair, one in others.items() if one.mean >= CLEAR and not one.low <= 0]
+def claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """The claims of section 5.3."""
+    trend_lines, paper_methods = lines(runs), runs.available(PAPER_METHODS)
+    trends = plant_trends(runs, trend_lines, paper_methods)
+    claim_list = []
+    if (SHAP, WATERMARK) in trends:
+        trend = trends[SHAP, WATERMARK]
+        text = f"SHAP's Attr% on a watermark rises with its visibility (here: mean trend of {CLEAR_TREND:g})"
+        claim_list.append(judge_claim("5.3", text, trend.mean >= CLEAR_TREND, format_estimate(trend)))
+    remaining = {pair: trend for pair, trend in trends.items() if pair != (SHAP, WATERMARK)}
+    if remaining:
+        clear = [pair for pair, trend in remaining.items() if trend.mean >= CLEAR_TREND and not trend.low <= 0]
         text = (
-            f"Other methods and manipulations show no consistent increase (here: mean trend of {CLEAR:g}, its interval "
-            "above 0, for fewer than half)"
+            f"Other methods and manipulations show no consistent increase (here: mean trend of {CLEAR_TREND:g}, its "
+            "interval above 0, for fewer than half)"
         )
-        told_ = ", ".join(f"{results.title(key)} with {plant}" for key, plant in clear)
-        figures = f"{len(clear)} of {len(others)} increase{': ' if clear else ''}{told_}"
-        found.append(judged("5.3", text, 2 * len(clear) < len(others), figures))
-    faint = [one for one in results.good if one.plan.level == 1]
-    if faint and five:
+        names = ", ".join(f"{runs.method_title(key)} with {plant}" for key, plant in clear)
+        figures = f"{len(clear)} of {len(remaining)} increase{': ' if clear else ''}{names}"
+        claim_list.append(judge_claim("5.3", text, 2 * len(clear) < len(remaining), figures))
+    faint = [run for run in runs.successful if run.spec.level == 1]
+    if faint and paper_methods:
         verdicts = []
-        for reading, keys in (("the paper's five", five), ("all methods here", results.methods)):
-            means = {key: over(faint, key, side=WITH).mean for key in keys}
+        for reading, keys in (("the paper's five", paper_methods), ("all methods here", runs.methods)):
+            means = {key: pooled_mean(faint, key, side=WITH).mean for key in keys}
             best = max(means, key=lambda key: means[key])
-            figures = f"best: {results.title(best)} {number(means[best])} in {len(faint)} runs"
-            verdicts.append(Verdict(means[best] < fig5.NEAR, figures, reading))
-        text = (
-            f"No method finds the least visible manipulations (here: Attr% of {fig5.NEAR:g} at level 1, with the plant)"
-        )
-        found.append(Claim("5.3", text, tuple(verdicts)))
-    if MARC in results.methods and own:
-        told = over_lines(own, MARC, WITH)
-        text = f"MaRC does not depend on visibility (here: mean trend below {CLEAR:g} with the plant)"
-        found.append(judged("", text, abs(told.mean) < CLEAR, cell(told)))
-    return found
+            figures = f"best: {runs.method_title(best)} {format_number(means[best])} in {len(faint)} runs"
+            verdicts.append(ClaimVerdict(means[best] < fig5.NEAR_PERFECT, figures, reading))
+        criterion = f"Attr% of {fig5.NEAR_PERFECT:g} at level 1, with the plant"
+        text = f"No method finds the least visible manipulations (here: {criterion})"
+        claim_list.append(PaperClaim("5.3", text, tuple(verdicts)))
+    if MARC in runs.methods and trend_lines:
+        trend = mean_trend(trend_lines, MARC, WITH)
+        text = f"MaRC does not depend on visibility (here: mean trend below {CLEAR_TREND:g} with the plant)"
+        claim_list.append(judge_claim("", text, abs(trend.mean) < CLEAR_TREND, format_estimate(trend)))
+    return claim_list
 
 
-def draw(results: Results, folder: Path) -> list[Path]:
-    """Attr% over visibility, a line for every group."""
+def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
+    """Write Attr% over visibility, one line per group of runs."""
     return draw_lines(
-        results,
-        lines(results),
+        runs,
+        lines(runs),
         folder / "attribution-by-visibility.png",
         x="visibility",
         xlim=(0.5, 5.5),
@@ -106,14 +111,14 @@ def draw(results: Results, folder: Path) -> list[Path]:
     )
 
 
-STUDY = study_along(
+EXPERIMENT = trend_experiment(
     Dimension("levels", LEVELS, LEVELS),
     name="gt-fig7",
     title="Ground truth, Figure 7: attribution on planted pictures and the visibility of the plant",
-    plans=plans,
+    run_specs=run_specs,
     table=table,
     sections=sections,
     draw=draw,
     limit=40,
-    more={"fixed": True},
+    run_options={"fixed_position": True},
 )

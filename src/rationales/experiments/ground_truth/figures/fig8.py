@@ -1,4 +1,4 @@
-"""Figure 8 (and 18): Attr% against r, the share of labels that stay, with the range that Shapley values allow."""
+"""Figure 8 (and 18): Attr% against r, the probability that a label is kept, with the range of Shapley values."""
 
 from __future__ import annotations
 
@@ -10,179 +10,207 @@ from typing import Any
 import numpy as np
 
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth.experiment import Chosen, Sections
+from rationales.experiments.ground_truth.experiment import ChosenRows, Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.figures.trend_lines import (
-    CLEAR,
-    Line,
+    CLEAR_TREND,
+    TrendLine,
     draw_lines,
-    grouped,
-    over_lines,
-    point_section,
-    study_along,
+    group_runs,
+    mean_trend,
+    points_markdown,
+    trend_experiment,
     trend_sections,
     trend_table,
 )
-from rationales.experiments.ground_truth.method_rows import MARC, PAPER, Dimension
+from rationales.experiments.ground_truth.method_rows import MARC, PAPER_METHODS
 from rationales.experiments.ground_truth.reporting import plots
-from rationales.experiments.ground_truth.reporting.paper_claims import Claim, Verdict, cell, judged, markdown, number
-from rationales.experiments.ground_truth.reporting.run_statistics import BOTH, WITH, WITHOUT, mean_of, over, plain_mean
-from rationales.experiments.ground_truth.reporting.run_tables import Results
-from rationales.experiments.ground_truth.runs.picture_run import distinct
-from rationales.experiments.ground_truth.runs.run_record import Record
-from rationales.experiments.ground_truth.runs.run_spec import Plan
+from rationales.experiments.ground_truth.reporting.paper_claims import (
+    ClaimVerdict,
+    PaperClaim,
+    format_estimate,
+    format_number,
+    judge_claim,
+    table_markdown,
+)
+from rationales.experiments.ground_truth.reporting.run_statistics import (
+    BOTH,
+    WITH,
+    WITHOUT,
+    finite_mean,
+    pooled_mean,
+    run_mean,
+)
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
+from rationales.experiments.ground_truth.row_choices import Dimension
+from rationales.experiments.ground_truth.runs.picture_run import distinct_kinds
+from rationales.experiments.ground_truth.runs.run_record import RunRecord
+from rationales.experiments.ground_truth.runs.run_spec import RunSpec
 from rationales.groundtruth.theory import shapley_band
 
 SHAP, WATERMARK, GRADIENT = fig5.SHAP, fig5.WATERMARK, "gradient"
-SHARES = tuple(f"r-{r:g}" for r in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
-SAME = 0.05  # means that differ by less are no clear difference
+R_VALUES = tuple(f"r-{r:g}" for r in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
+CLEAR_DIFFERENCE = 0.05  # a difference of means from which two groups count as different
 PAIRS = (
-    "Every other run takes two kinds of birds that are easily told apart (dashed), the others two that are confused. "
-    "With r = 1 the original features tell the label as well, and no test shows what a model relies on."
+    "Every second run takes two species of birds that are easy to tell apart (dashed), the others two that are "
+    "easily confused. With r = 1 the original features also predict the label, and no test can show which of the two a "
+    "model relies on."
 )
 
 
-def plans(chosen: Chosen, runs: int) -> list[Plan]:
-    """Every r for the same plant in the same place."""
-    shares = [float(name.rpartition("-")[2]) for name in chosen["shares"]]
-    return [replace(one, r=r) for one in fig5.plans(chosen, runs) for r in shares]
+def run_specs(chosen_rows: ChosenRows, runs: int) -> list[RunSpec]:
+    """All values of r for a plant at the same position."""
+    r_values = [float(name.rpartition("-")[2]) for name in chosen_rows["shares"]]
+    return [replace(spec, r=r) for spec in fig5.run_specs(chosen_rows, runs) for r in r_values]
 
 
-def lines(results: Results) -> list[Line]:
-    """A line for every group of runs with the same plant, place and kinds of birds."""
-    return grouped(results, lambda one: one.plan.r, lambda one: distinct(one.plan, results.setting))
+def lines(runs: ExperimentRuns) -> list[TrendLine]:
+    """One line per group of runs with the same plant, position and bird species."""
+    return group_runs(runs, lambda run: run.spec.r, lambda run: distinct_kinds(run.spec, runs.settings))
 
 
-def band(record: Record) -> float:
-    """The least Attr% that is consistent with Shapley values (Eq. 3)."""
-    return float(shapley_band(record.bound, record.last.accuracy)[0])
+def shapley_minimum(run: RunRecord) -> float:
+    """The smallest Attr% that is consistent with Shapley values (Eq. 3)."""
+    return float(shapley_band(run.accuracy_bound, run.last_attempt.accuracy)[0])
 
 
-def inside(records: Sequence[Record], method: str, side: str) -> float:
-    """The share of runs whose Attr% is in the range."""
-    values = [(mean_of(one, method, side=side), band(one)) for one in records]
-    known = [float(own >= least) for own, least in values if not np.isnan(own)]
-    return plain_mean(known)
+def share_in_range(runs: Sequence[RunRecord], method: str, side: str) -> float:
+    """The share of runs whose Attr% is consistent with Shapley values."""
+    values = [(run_mean(run, method, side=side), shapley_minimum(run)) for run in runs]
+    return finite_mean([float(mean >= minimum) for mean, minimum in values if not np.isnan(mean)])
 
 
-def table(results: Results) -> tuple[Table, tuple[str, ...]]:
+def table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
     """Methods by the trend of Attr% with r."""
-    return trend_table(results, lines(results), "r", (PAIRS, fig5.BASELINES, fig5.BIRDS))
+    return trend_table(runs, lines(runs), "r", (PAIRS, fig5.BASELINES, fig5.BIRDS))
 
 
-def sections(results: Results) -> Sections:
-    """The claims, the trends, Attr% at every r, and how often it is in the range of Shapley values."""
-    own = lines(results)
+def sections(runs: ExperimentRuns) -> Sections:
+    """The claims, the trends, Attr% at every r, and the share of runs that are consistent with Shapley values."""
+    trend_lines = lines(runs)
     return [
-        *trend_sections(results, own, claims(results), "r"),
-        ("Attr% at every r, pictures with the plant", point_section(results, own, WITH, "r")),
-        ("Share of runs whose Attr% Shapley values allow (Eq. 3)", allowed(results)),
+        *trend_sections(runs, trend_lines, claims(runs), "r"),
+        ("Attr% at every r, pictures with the plant", points_markdown(runs, trend_lines, WITH, "r")),
+        ("Share of runs whose Attr% Shapley values allow (Eq. 3)", shapley_markdown(runs)),
     ]
 
 
-def allowed(results: Results) -> str:
-    """Methods by manipulations, with and without the plant. Markdown."""
-    heads = ["method", *(f"{plant}, {side}" for plant in results.plants for side in (WITH, WITHOUT))]
+def shapley_markdown(runs: ExperimentRuns) -> str:
+    """Methods by manipulations: the share of runs in the range, with and without the plant."""
+    columns = [(plant, side) for plant in runs.plants for side in (WITH, WITHOUT)]
     rows = [
-        [results.title(key)]
-        + [number(inside(results.of(plant), key, side)) for plant in results.plants for side in (WITH, WITHOUT)]
-        for key in results.methods
-    ]
-    return markdown(heads, rows)
-
-
-def claims(results: Results) -> list[Claim]:
-    """Section 5.4."""
-    own, five = lines(results), results.having(PAPER)
-    if not results.records:
-        return []
-    failed = sum(bool(one.failed) for one in results.records)
-    told = f"{len(results.records) - failed} of {len(results.records)} runs"
-    found = [judged("5.4", "All models reach an accuracy above 95 %", not failed, told)]
-    marked = [line for line in own if line.plant == WATERMARK]
-    if SHAP in five and marked:
-        one = over_lines(marked, SHAP)
-        text = f"With a watermark, SHAP's Attr% falls as r rises (here: mean trend below −{CLEAR:g})"
-        found.append(judged("5.4", text, one.mean <= -CLEAR, cell(one)))
-    if GRADIENT in five and marked:
-        shares = {side: inside(results.of(WATERMARK), GRADIENT, side) for side in (WITH, WITHOUT)}
-        text = (
-            "Gradient tracks the predicted range for a watermark, but only on pictures with it (here: most runs in it)"
-        )
-        figures = f"with {number(shares[WITH])}, without {number(shares[WITHOUT])} of the runs"
-        found.append(judged("5.4", text, shares[WITH] > 0.5 >= shares[WITHOUT], figures))
-    rest = [plant for plant in results.plants if plant != WATERMARK]
-    if SHAP in five and rest and own:
-        means = {plant: over_lines(own, SHAP, plant=plant) for plant in rest}
-        text = f"Other manipulations do not show this, even for SHAP (here: mean trend above −{CLEAR:g})"
-        figures = ", ".join(f"{plant} {cell(one)}" for plant, one in means.items())
-        found.append(judged("5.4", text, all(one.mean > -CLEAR for one in means.values() if one.n), figures))
-    if five:
-        outside = [key for key in five if inside(results.good, key, BOTH) <= 0.5]
-        figures = ", ".join(f"{results.title(key)} {number(inside(results.good, key, BOTH))}" for key in five)
-        text = "Many saliency maps are inconsistent with the Shapley axioms (here: half of the five in most runs)"
-        found.append(judged("5.4", text, 2 * len(outside) >= len(five), f"share of runs in the range: {figures}"))
-    found += _kinds(results, five)
-    if MARC in results.methods and own:
-        verdicts = [
-            Verdict(one.mean <= -CLEAR, cell(one), f"{side} the plant")
-            for side in (WITH, WITHOUT)
-            if (one := over_lines(own, MARC, side)).n
+        [
+            runs.method_title(key),
+            *(format_number(share_in_range(runs.with_plant(plant), key, side)) for plant, side in columns),
         ]
-        verdicts.append(
-            Verdict(
-                (share := inside(results.good, MARC, WITH)) > 0.5,
-                f"{number(share)} of the runs",
-                "in the Shapley range",
-            )
-        )
-        found.append(Claim("", f"MaRC's Attr% falls as r rises (here: mean trend below −{CLEAR:g})", tuple(verdicts)))
-    return found
+        for key in runs.methods
+    ]
+    return table_markdown(["method", *(f"{plant}, {side}" for plant, side in columns)], rows)
 
 
-def _kinds(results: Results, five: Sequence[str]) -> list[Claim]:
-    groups = {
-        far: [one for one in results.good if distinct(one.plan, results.setting) == far and one.plan.r > 0.5]
-        for far in (False, True)
-    }
-    if not all(groups.values()) or not five:
+def claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """The claims of section 5.4."""
+    trend_lines, paper_methods = lines(runs), runs.available(PAPER_METHODS)
+    if not runs.records:
         return []
-    gaps = {key: over(groups[True], key).mean - over(groups[False], key).mean for key in five}
-    figures = ", ".join(f"{results.title(key)} {number(gap)}" for key, gap in gaps.items())
+    failed = sum(bool(run.failed) for run in runs.records)
+    figures = f"{len(runs.records) - failed} of {len(runs.records)} runs"
+    claim_list = [judge_claim("5.4", "All models reach an accuracy above 95 %", not failed, figures)]
+    watermark_lines = [line for line in trend_lines if line.plant == WATERMARK]
+    if SHAP in paper_methods and watermark_lines:
+        trend = mean_trend(watermark_lines, SHAP)
+        text = f"With a watermark, SHAP's Attr% falls as r rises (here: mean trend below −{CLEAR_TREND:g})"
+        claim_list.append(judge_claim("5.4", text, trend.mean <= -CLEAR_TREND, format_estimate(trend)))
+    if GRADIENT in paper_methods and watermark_lines:
+        claim_list.append(_gradient_claim(runs))
+    plants = [plant for plant in runs.plants if plant != WATERMARK]
+    if SHAP in paper_methods and plants and trend_lines:
+        trends = {plant: mean_trend(trend_lines, SHAP, plant=plant) for plant in plants}
+        text = f"Other manipulations do not show this, even for SHAP (here: mean trend above −{CLEAR_TREND:g})"
+        figures = ", ".join(f"{plant} {format_estimate(trend)}" for plant, trend in trends.items())
+        holds = all(trend.mean > -CLEAR_TREND for trend in trends.values() if trend.n)
+        claim_list.append(judge_claim("5.4", text, holds, figures))
+    if paper_methods:
+        claim_list.append(_shapley_claim(runs, paper_methods))
+    claim_list += _similar_kinds_claims(runs, paper_methods)
+    if MARC in runs.methods and trend_lines:
+        claim_list.append(_marc_claim(runs, trend_lines))
+    return claim_list
+
+
+def _gradient_claim(runs: ExperimentRuns) -> PaperClaim:
+    shares = {side: share_in_range(runs.with_plant(WATERMARK), GRADIENT, side) for side in (WITH, WITHOUT)}
+    text = "Gradient tracks the predicted range for a watermark, but only on pictures with it (here: most runs in it)"
+    figures = f"with {format_number(shares[WITH])}, without {format_number(shares[WITHOUT])} of the runs"
+    return judge_claim("5.4", text, shares[WITH] > 0.5 >= shares[WITHOUT], figures)
+
+
+def _shapley_claim(runs: ExperimentRuns, paper_methods: Sequence[str]) -> PaperClaim:
+    shares = {key: share_in_range(runs.successful, key, BOTH) for key in paper_methods}
+    inconsistent = [key for key, share in shares.items() if share <= 0.5]
+    figures = ", ".join(f"{runs.method_title(key)} {format_number(share)}" for key, share in shares.items())
+    text = "Many saliency maps are inconsistent with the Shapley axioms (here: half of the five in most runs)"
+    holds = 2 * len(inconsistent) >= len(paper_methods)
+    return judge_claim("5.4", text, holds, f"share of runs in the range: {figures}")
+
+
+def _similar_kinds_claims(runs: ExperimentRuns, paper_methods: Sequence[str]) -> list[PaperClaim]:
+    groups = {
+        distinct: [
+            run for run in runs.successful if distinct_kinds(run.spec, runs.settings) == distinct and run.spec.r > 0.5
+        ]
+        for distinct in (False, True)
+    }
+    if not all(groups.values()) or not paper_methods:
+        return []
+    gaps = {key: pooled_mean(groups[True], key).mean - pooled_mean(groups[False], key).mean for key in paper_methods}
+    figures = ", ".join(f"{runs.method_title(key)} {format_number(gap)}" for key, gap in gaps.items())
     text = (
         "Similar and distinct kinds of birds make no clear difference (here: mean Attr% at r above 0.5 differs by less "
-        f"than {SAME:g} for most of the five)"
+        f"than {CLEAR_DIFFERENCE:g} for most of the five)"
     )
-    small = sum(abs(gap) < SAME for gap in gaps.values())
-    return [judged("5.4", text, 2 * small > len(gaps), f"distinct minus similar: {figures}")]
+    small = sum(abs(gap) < CLEAR_DIFFERENCE for gap in gaps.values())
+    return [judge_claim("5.4", text, 2 * small > len(gaps), f"distinct minus similar: {figures}")]
 
 
-def draw(results: Results, folder: Path) -> list[Path]:
-    """Attr% over r; the green area is what Shapley values allow an accurate model."""
+def _marc_claim(runs: ExperimentRuns, trend_lines: Sequence[TrendLine]) -> PaperClaim:
+    verdicts = [
+        ClaimVerdict(trend.mean <= -CLEAR_TREND, format_estimate(trend), f"{side} the plant")
+        for side in (WITH, WITHOUT)
+        if (trend := mean_trend(trend_lines, MARC, side)).n
+    ]
+    share = share_in_range(runs.successful, MARC, WITH)
+    verdicts.append(ClaimVerdict(share > 0.5, f"{format_number(share)} of the runs", "in the Shapley range"))
+    text = f"MaRC's Attr% falls as r rises (here: mean trend below −{CLEAR_TREND:g})"
+    return PaperClaim("", text, tuple(verdicts))
 
-    def shade(axes: Any) -> None:
+
+def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
+    """Write Attr% over r; the green area is consistent with the Shapley values of an accurate model."""
+
+    def shade_range(axes: Any) -> None:
         r = np.linspace(0.5, 1, 11)
         axes.fill_between(r, shapley_band(r)[0], 1, color=plots.GREEN, alpha=0.12, linewidth=0)
 
     return draw_lines(
-        results,
-        lines(results),
+        runs,
+        lines(runs),
         folder / "attribution-by-r.png",
         x="r, the share of labels that stay",
         xlim=(0.48, 1.02),
         caption="blue: with the plant, orange: without; dashed: distinct kinds; green: allowed by Eq. 3 at p = 1",
-        behind=shade,
+        draw_background=shade_range,
     )
 
 
-STUDY = study_along(
-    Dimension("shares", SHARES, SHARES),
+EXPERIMENT = trend_experiment(
+    Dimension("shares", R_VALUES, R_VALUES),
     name="gt-fig8",
     title="Ground truth, Figure 8: attribution on planted pictures and the original features",
-    plans=plans,
+    run_specs=run_specs,
     table=table,
     sections=sections,
     draw=draw,
     limit=40,
-    more={"fixed": True, "distinct": True},
+    run_options={"fixed_position": True, "distinct_kinds": True},
 )

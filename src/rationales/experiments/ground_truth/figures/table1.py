@@ -1,8 +1,7 @@
-"""Table 1: what attention, and every other method, gives to articles that tell the class, and to those that do not."""
+"""Table 1: Attr% of attention and of all methods on articles that determine the class and on those that do not."""
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -10,45 +9,46 @@ import numpy as np
 
 from rationales.evaluation.statistics import compare
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth.experiment import Chosen, Sections, Study
+from rationales.experiments.ground_truth.experiment import ChosenRows, GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.figures.article_scores import (
     ARTICLES,
     CN,
-    IDLE,
+    CORRELATING,
     NC,
+    NON_CORRELATING,
+    OTHER_WORDS,
     PLANTS,
-    REGION,
-    REST,
-    SHARES,
-    frequency,
-    measure,
-    remarks,
-    selected,
-    spread,
-    titles,
+    SELECTED_SHARES,
+    data_remarks,
+    method_titles,
+    run_metric,
+    selection_metric,
+    std_over_runs,
+    word_share,
 )
-from rationales.experiments.ground_truth.method_rows import MARC, OWN, TEXTS, Dimension, method_dimension
+from rationales.experiments.ground_truth.method_rows import INHERENT, MARC, TEXT_METHODS
 from rationales.experiments.ground_truth.reporting import plots
 from rationales.experiments.ground_truth.reporting.paper_claims import (
-    Claim,
-    Verdict,
-    cell,
-    claim_list,
-    judged,
-    markdown,
-    number,
-    percent,
+    ClaimVerdict,
+    PaperClaim,
+    claims_markdown,
+    format_estimate,
+    format_number,
+    format_percent,
+    judge_claim,
+    table_markdown,
 )
-from rationales.experiments.ground_truth.reporting.run_statistics import mean_of, over, plain_mean
-from rationales.experiments.ground_truth.reporting.run_tables import Results, table
-from rationales.experiments.ground_truth.runs import review_passages as passages
-from rationales.experiments.ground_truth.runs import text_run as run_texts
-from rationales.experiments.ground_truth.runs.networks import TEXTS as NETWORKS
-from rationales.experiments.ground_truth.runs.run_spec import Plan
+from rationales.experiments.ground_truth.reporting.run_statistics import finite_mean, pooled_mean, run_mean
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns, results_table
+from rationales.experiments.ground_truth.row_choices import Dimension, method_dimension
+from rationales.experiments.ground_truth.runs import review_passages, text_run
+from rationales.experiments.ground_truth.runs.networks import TEXT_NETWORKS
+from rationales.experiments.ground_truth.runs.run_spec import RunSpec
 
-BARELY = 1.5  # times the share of articles among the words: better than random, albeit barely
-VARIES = 0.1  # a standard deviation over runs from which behaviour counts as varying widely
+BARELY_ABOVE = 1.5  # up to this multiple of the share of articles, Attr% counts as barely better than random
+WIDE_VARIATION = 0.1  # a standard deviation over runs from which Attr% counts as varying widely
 COMPARED = (MARC, "marc-words", "loo", "integrated-gradients")  # with attention
+SELECTION_METRICS = ("precision", "recall", "lured")
 PUBLISHED = (
     ("articles", "10.3 ± 2.4 (7.9)", "–", "89.7 ± 2.4 (92.1)"),
     ("CN", "15.9 ± 25.7 (4.1)", "5.9 ± 4.0 (3.8)", "78.2 ± 24.7 (92.1)"),
@@ -61,161 +61,163 @@ RECIPE = (
 )
 
 
-def plans(chosen: Chosen, runs: int) -> list[Plan]:
+def run_specs(chosen_rows: ChosenRows, runs: int) -> list[RunSpec]:
     """Every data set and network; the first run of each comes first."""
     return [
-        Plan(plant, network, run, data=data)
+        RunSpec(plant, network, run, data=data)
         for run in range(runs)
-        for data in chosen["data"]
-        for network in chosen["networks"]
-        for plant in chosen["plants"]
+        for data in chosen_rows["data"]
+        for network in chosen_rows["networks"]
+        for plant in chosen_rows["plants"]
     ]
 
 
-def text_table(results: Results) -> tuple[Table, tuple[str, ...]]:
-    """Methods by what they give to each kind of word."""
-    metrics = (REGION, IDLE, REST, "precision", "recall", "lured")
-    records = results.good
-    made = table(
-        results,
-        titles(results),
-        [one.plan.title for one in records],
+def text_table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
+    """Methods by Attr% on each kind of word and by metrics of the selected words."""
+    metrics = (CORRELATING, NON_CORRELATING, OTHER_WORDS, *SELECTION_METRICS)
+    records = runs.successful
+    table = results_table(
+        runs,
+        method_titles(runs),
+        [run.spec.title for run in records],
         metrics,
-        lambda key, place, metric: measure(records[place], key, metric),
+        lambda key, i, metric: run_metric(records[i], key, metric),
         recipe=RECIPE,
-        remarks=remarks(results),
+        remarks=data_remarks(runs),
     )
-    return made, metrics
+    return table, metrics
 
 
-def sections(results: Results) -> Sections:
-    """The claims, every data set by itself, and the paper's own figures."""
+def sections(runs: ExperimentRuns) -> Sections:
+    """The claims, the results on each data set, and the published values."""
     paper = "The paper's own figures: attention, mean ± standard deviation of 11 runs (share of the words), in %"
     return [
-        ("The paper's claims", claim_list(claims(results))),
-        *((f"Data set {plant}", one_set(results, plant)) for plant in results.plants),
-        (paper, markdown(["data set", REGION, IDLE, REST], PUBLISHED)),
+        ("The paper's claims", claims_markdown(claims(runs))),
+        *((f"Data set {plant}", plant_markdown(runs, plant)) for plant in runs.plants),
+        (paper, table_markdown(["data set", CORRELATING, NON_CORRELATING, OTHER_WORDS], PUBLISHED)),
     ]
 
 
-def one_set(results: Results, plant: str) -> str:
-    """Methods by kinds of words: means with intervals over runs and texts, and the spread over runs. Markdown."""
-    records = results.of(plant)
-    heads = ["method", REGION, "sd over runs", IDLE, "precision", "recall", "lured"]
+def plant_markdown(runs: ExperimentRuns, plant: str) -> str:
+    """Methods by kinds of words, with intervals over runs and texts, and the standard deviation over runs."""
+    records = runs.with_plant(plant)
+    heads = ["method", CORRELATING, "sd over runs", NON_CORRELATING, *SELECTION_METRICS]
     lines = [
         [
             title,
-            cell(over(records, key)),
-            number(spread(records, key)),
-            cell(over(records, key, "distractors")),
-            *(cell(selected(records, key, what)) for what in ("precision", "recall", "lured")),
+            format_estimate(pooled_mean(records, key)),
+            format_number(std_over_runs(records, key)),
+            format_estimate(pooled_mean(records, key, "distractors")),
+            *(format_estimate(selection_metric(records, key, metric)) for metric in SELECTION_METRICS),
         ]
-        for key, title in titles(results).items()
+        for key, title in method_titles(runs).items()
     ]
-    share = ["share of the words", number(frequency(records, REGION)), "", number(frequency(records, IDLE)), "", "", ""]
-    runs = f"{len(records)} runs, {sum(len(one.names) for one in records)} texts."
-    return f"{markdown(heads, [*lines, share])}\n\n{runs}"
+    shares = [format_number(word_share(records, kind)) for kind in (CORRELATING, NON_CORRELATING)]
+    share_line = ["share of the words", shares[0], "", shares[1], "", "", ""]
+    counts = f"{len(records)} runs, {sum(len(run.input_names) for run in records)} texts."
+    return f"{table_markdown(heads, [*lines, share_line])}\n\n{counts}"
 
 
-def claims(results: Results) -> list[Claim]:
-    """Sections 6.1 and 6.2."""
-    found: list[Claim] = []
-    failed = sum(bool(one.failed) for one in results.records)
-    if results.records:
-        lowest = min((one.last.accuracy for one in results.good), default=float("nan"))
-        told = f"{len(results.good)} of {len(results.records)} runs; lowest accuracy {percent(lowest)}"
-        found.append(judged("6.1", "All models reach an accuracy above 97 %", not failed, told))
-    if OWN not in results.methods:
-        return found
-    if own := results.of(ARTICLES):
-        mean, chance = over(own, OWN), frequency(own, REGION)
-        text = f"Attention on articles is better than random, albeit barely (here: up to {BARELY:g} times)"
-        holds = chance < mean.mean <= BARELY * chance
-        found.append(judged("6.1", text, holds, f"{cell(mean)}, random {number(chance)}; in the paper .103 and .079"))
-    for plant in (one for one in (CN, NC) if results.of(one)):
-        found += _halves(results, plant)
-    return [*found, *(_against_attention(results, key) for key in COMPARED if key in results.methods)]
+def claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """The claims of sections 6.1 and 6.2."""
+    claim_list: list[PaperClaim] = []
+    failed = sum(bool(run.failed) for run in runs.records)
+    if runs.records:
+        lowest = min((run.last_attempt.accuracy for run in runs.successful), default=float("nan"))
+        figures = f"{len(runs.successful)} of {len(runs.records)} runs; lowest accuracy {format_percent(lowest)}"
+        claim_list.append(judge_claim("6.1", "All models reach an accuracy above 97 %", not failed, figures))
+    if INHERENT not in runs.methods:
+        return claim_list
+    if records := runs.with_plant(ARTICLES):
+        attention, chance = pooled_mean(records, INHERENT), word_share(records, CORRELATING)
+        text = f"Attention on articles is better than random, albeit barely (here: up to {BARELY_ABOVE:g} times)"
+        holds = chance < attention.mean <= BARELY_ABOVE * chance
+        figures = f"{format_estimate(attention)}, random {format_number(chance)}; in the paper .103 and .079"
+        claim_list.append(judge_claim("6.1", text, holds, figures))
+    for plant in (CN, NC):
+        if runs.with_plant(plant):
+            claim_list += _half_text_claims(runs, plant)
+    return [*claim_list, *(_attention_comparison(runs, key) for key in COMPARED if key in runs.methods)]
 
 
-def _halves(results: Results, plant: str) -> list[Claim]:
-    records = results.of(plant)
-    found = []
+def _half_text_claims(runs: ExperimentRuns, plant: str) -> list[PaperClaim]:
+    """The claims on a data set where only the articles of one half of a text determine the class."""
+    records = runs.with_plant(plant)
+    claim_list = []
     if len(records) > 1:
-        text = f"{plant.upper()}: attention varies widely between runs (here: a standard deviation of {VARIES:g})"
-        shares = ", ".join(number(mean_of(one, OWN)) for one in records)
-        found.append(judged("6.2", text, spread(records, OWN) >= VARIES, f"correlating articles get {shares}"))
-    chance = frequency(records, IDLE)
-    above = [one for one in records if mean_of(one, OWN, "distractors") > chance]
+        criterion = f"a standard deviation of {WIDE_VARIATION:g}"
+        text = f"{plant.upper()}: attention varies widely between runs (here: {criterion})"
+        shares = ", ".join(format_number(run_mean(run, INHERENT)) for run in records)
+        holds = std_over_runs(records, INHERENT) >= WIDE_VARIATION
+        claim_list.append(judge_claim("6.2", text, holds, f"correlating articles get {shares}"))
+    chance = word_share(records, NON_CORRELATING)
+    above = [run for run in records if run_mean(run, INHERENT, "distractors") > chance]
     text = f"{plant.upper()}: attention sometimes gives non-correlating articles more than random weights"
-    figures = (
-        f"{len(above)} of {len(records)} runs, mean {cell(over(records, OWN, 'distractors'))}, random {number(chance)}"
-    )
-    found.append(judged("6.2", text, bool(above), figures))
-    return found
+    mean = format_estimate(pooled_mean(records, INHERENT, "distractors"))
+    figures = f"{len(above)} of {len(records)} runs, mean {mean}, random {format_number(chance)}"
+    claim_list.append(judge_claim("6.2", text, bool(above), figures))
+    return claim_list
 
 
-def _against_attention(results: Results, method: str) -> Claim:
-    """Whether a method does better than attention: more to what tells the class, less to what does not."""
+def _attention_comparison(runs: ExperimentRuns, method: str) -> PaperClaim:
+    """Whether a method gives more than attention to correlating articles, and less to non-correlating ones."""
     verdicts = []
-    for measure_, sign in (("region", 1), ("distractors", -1)):
-        records = [one for one in results.good if not np.isnan(mean_of(one, OWN, measure_))]
+    for measure, sign in (("region", 1), ("distractors", -1)):
+        records = [run for run in runs.successful if not np.isnan(run_mean(run, INHERENT, measure))]
         if not records:
             continue
-        ours, theirs = (np.array([mean_of(one, key, measure_) for one in records]) for key in (method, OWN))
-        test = compare(ours, theirs)
+        scores, attention = (np.array([run_mean(run, key, measure) for run in records]) for key in (method, INHERENT))
+        test = compare(scores, attention)
         reading = "more on correlating articles" if sign > 0 else "less on non-correlating ones"
-        figures = f"{number(plain_mean(ours))}, attention {number(plain_mean(theirs))}, p = {number(test.p)}"
-        verdicts.append(Verdict(sign * test.difference > 0, figures, reading))
-    return Claim("", f"{results.title(method)} tells the articles that matter better than attention", tuple(verdicts))
+        means = f"{format_number(finite_mean(scores))}, attention {format_number(finite_mean(attention))}"
+        figures = f"{means}, p = {format_number(test.p)}"
+        verdicts.append(ClaimVerdict(sign * test.difference > 0, figures, reading))
+    text = f"{runs.method_title(method)} tells the articles that matter better than attention"
+    return PaperClaim("", text, tuple(verdicts))
 
 
-def draw(results: Results, folder: Path) -> list[Path]:
-    """Shares of the scores on each kind of word, a bar for every method."""
-    if not results.good:
+def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
+    """Write the shares of the scores on each kind of word, one bar per method."""
+    if not runs.successful:
         return []
-    rows = list(titles(results).items())
-    colours = {REGION: plots.ORANGE, IDLE: plots.BLUE, REST: plots.GREEN}
+    rows = list(method_titles(runs).items())
+    colours = {CORRELATING: plots.ORANGE, NON_CORRELATING: plots.BLUE, OTHER_WORDS: plots.GREEN}
 
     def bar(axes: Any, method: str, plant: str) -> None:
-        place, left = [key for key, _ in rows].index(method), 0.0
-        for what, colour in colours.items():
-            width = plain_mean([measure(one, method, what) for one in results.of(plant)])
+        y, left = [key for key, _ in rows].index(method), 0.0
+        for kind, colour in colours.items():
+            width = finite_mean([run_metric(run, method, kind) for run in runs.with_plant(plant)])
             if not np.isnan(width):
-                axes.barh(place, width, left=left, color=colour, height=0.7)
+                axes.barh(y, width, left=left, color=colour, height=0.7)
                 left += width
 
-    made = plots.bars(
+    figure = plots.bars(
         folder / "attribution-on-articles.png",
         rows,
-        [(plant, plant) for plant in results.plants],
+        [(plant, plant) for plant in runs.plants],
         bar,
         x="Attr%: orange on articles that tell the class, blue on those that do not, green on other words",
     )
-    return [made]
+    return [figure]
 
 
-@functools.cache
-def dimensions(plants: tuple[str, ...] = PLANTS) -> tuple[Dimension, ...]:
-    """What can be chosen of."""
-    return (
-        Dimension("plants", plants, plants),
-        Dimension("networks", tuple(key for key, one in NETWORKS.items() if not one.selects), ("attention",)),
-        Dimension("data", tuple(passages.DATA), (passages.MOVIES,)),
-        method_dimension(TEXTS),
-    )
-
-
-STUDY = Study(
+DIMENSIONS = (
+    Dimension("plants", PLANTS, PLANTS),
+    Dimension("networks", tuple(key for key, network in TEXT_NETWORKS.items() if not network.selects), ("attention",)),
+    Dimension("data", tuple(review_passages.DATA), (review_passages.MOVIES,)),
+    method_dimension(TEXT_METHODS),
+)
+EXPERIMENT = GroundTruthExperiment(
     name="gt-table1",
     title="Ground truth, Table 1: attention and other methods on articles that tell the class",
-    dimensions=dimensions(),
-    specs=TEXTS,
-    run=run_texts.run,
-    unfinished=run_texts.unfinished,
-    plans=plans,
+    dimensions=DIMENSIONS,
+    specs=TEXT_METHODS,
+    run=text_run.run,
+    unfinished=text_run.unfinished,
+    run_specs=run_specs,
     table=text_table,
     sections=sections,
     draw=draw,
     limit=100,
-    shares=lambda _: SHARES,
+    selected_shares=lambda _: SELECTED_SHARES,
 )

@@ -1,4 +1,4 @@
-"""Figures 12 and 13: precision and recall of what rationale models select, and of what methods would select."""
+"""Words that rationale models select, and words that methods score highest: points and table of Figures 12 and 13."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import numpy as np
 
 from rationales.evaluation.statistics import Estimate
 from rationales.evaluation.table import Table
-from rationales.experiments.ground_truth.experiment import Chosen
-from rationales.experiments.ground_truth.figures import article_scores as articles
-from rationales.experiments.ground_truth.figures.article_scores import selected
-from rationales.experiments.ground_truth.method_rows import OWN, RANDOM
-from rationales.experiments.ground_truth.reporting.paper_claims import cell, markdown, number
-from rationales.experiments.ground_truth.reporting.run_tables import Results, table
-from rationales.experiments.ground_truth.runs.method_measures import CHOSEN
-from rationales.experiments.ground_truth.runs.networks import TEXTS as NETWORKS
-from rationales.experiments.ground_truth.runs.run_record import Record
-from rationales.experiments.ground_truth.runs.run_spec import Plan
+from rationales.experiments.ground_truth.experiment import ChosenRows
+from rationales.experiments.ground_truth.figures.article_scores import data_remarks, method_titles, selection_metric
+from rationales.experiments.ground_truth.method_rows import INHERENT, RANDOM
+from rationales.experiments.ground_truth.reporting.paper_claims import format_estimate, format_number, table_markdown
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns, results_table
+from rationales.experiments.ground_truth.runs.method_measures import MODEL_SELECTION
+from rationales.experiments.ground_truth.runs.networks import TEXT_NETWORKS
+from rationales.experiments.ground_truth.runs.run_record import RunRecord
+from rationales.experiments.ground_truth.runs.run_spec import RunSpec
 
 RL, CR, READER = "reinforce", "hardkuma", "attention"
-MODELS = (RL, CR)
+RATIONALE_MODELS = (RL, CR)
 METRICS = ("precision", "recall", "selected", "lured", "articles")
 RECIPE = (
     "Precision: share of the selected words that tell the class; recall: share of what tells it that is selected; "
@@ -31,113 +30,120 @@ RECIPE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """One value of a figure: a row, a data set, a wanted rate, and the runs behind it."""
+class SelectionPoint:
+    """One point of a figure: a row, a plant, a requested rate, and the runs of it."""
 
     row: str
     plant: str
     rate: float
-    records: tuple[Record, ...]
+    records: tuple[RunRecord, ...]
 
-    def figure(self, what: str) -> Estimate:
-        """Precision, recall, ... over all texts, with its interval over runs and texts."""
-        method, name = (OWN, CHOSEN) if self.row in MODELS else (self.row, f"{self.rate:g}")
-        return selected(self.records, method, what, name)
+    def metric(self, name: str) -> Estimate:
+        """A metric of the selected words, pooled over all texts, with its interval over runs and texts."""
+        if self.row in RATIONALE_MODELS:
+            return selection_metric(self.records, INHERENT, name, MODEL_SELECTION)
+        return selection_metric(self.records, self.row, name, f"{self.rate:g}")
 
-    def best(self, each: bool = False) -> tuple[float, float]:
-        """The best precision and recall at the share that is selected; `each`: the same share of every text."""
-        rate = self.figure("selected").mean
+    def best_possible(self, per_text: bool = False) -> tuple[float, float]:
+        """The best precision and recall at the selected share; `per_text`: with the same share of every text."""
+        rate = self.metric("selected").mean
         units, region = (
-            np.array([n for one in self.records for n in getattr(one, name)], dtype=np.float64)
-            for name in ("units", "region")
+            np.array([count for run in self.records for count in getattr(run, name)], dtype=np.float64)
+            for name in ("unit_counts", "region_sizes")
         )
-        if not each:
+        if not per_text:
             units, region = units.sum(keepdims=True), region.sum(keepdims=True)
         hits = np.minimum(rate * units, region).sum()
         return float(hits / (rate * units.sum())), float(hits / region.sum())
 
 
-def points(results: Results, row: str | None = None, plant: str | None = None) -> list[Point]:
-    """All points, or those of a row or a data set, in rising order of the rate."""
-    found = []
-    for key in [row] if row else rows(results):
-        for own in [plant] if plant else results.plants:
-            for rate in rates(results.chosen):
-                records = tuple(one for one in results.of(own) if _belongs(one, key, rate))
+def selection_points(runs: ExperimentRuns, row: str | None = None, plant: str | None = None) -> list[SelectionPoint]:
+    """All points, or those of a row or a plant, by increasing rate."""
+    points = []
+    for row_key in [row] if row else row_titles(runs):
+        for plant_name in [plant] if plant else runs.plants:
+            for rate in requested_rates(runs.chosen_rows):
+                records = tuple(run for run in runs.with_plant(plant_name) if _belongs(run, row_key, rate))
                 if records:
-                    found.append(Point(key, own, rate, records))
-    return found
+                    points.append(SelectionPoint(row_key, plant_name, rate, records))
+    return points
 
 
-def _belongs(record: Record, row: str, rate: float) -> bool:
-    if row in MODELS:
-        return record.plan.network == row and record.plan.rate == rate
-    asked = record.plan.network == READER or (row == RANDOM and record.plan.rate == rate)
-    return asked and row in record.told and bool(record.told[row].values)
+def model_points(runs: ExperimentRuns) -> list[SelectionPoint]:
+    """The points of the rationale models."""
+    return [point for key in RATIONALE_MODELS for point in selection_points(runs, key)]
 
 
-def rates(chosen: Chosen) -> tuple[float, ...]:
-    """The wanted %Sel."""
-    return tuple(float(name.rpartition("-")[2]) for name in chosen["rates"])
+def _belongs(run: RunRecord, row: str, rate: float) -> bool:
+    if row in RATIONALE_MODELS:
+        return run.spec.network == row and run.spec.rate == rate
+    suitable = run.spec.network == READER or (row == RANDOM and run.spec.rate == rate)
+    return suitable and row in run.measures and bool(run.measures[row].values)
 
 
-def rows(results: Results) -> dict[str, str]:
-    """Rationale models, then methods."""
-    models = {key: NETWORKS[key].title for key in MODELS if any(one.plan.network == key for one in results.good)}
-    read = any(one.plan.network == READER for one in results.good)
-    own = {key: title for key, title in articles.titles(results).items() if read or key == RANDOM}
-    return {**models, **own}
+def requested_rates(chosen_rows: ChosenRows) -> tuple[float, ...]:
+    """The requested %Sel as shares."""
+    return tuple(float(name.rpartition("-")[2]) for name in chosen_rows["rates"])
 
 
-def plans(chosen: Chosen, runs: int) -> list[Plan]:
-    """Every rationale model at every rate, and a reader for the methods; the first run of each comes first."""
-    found = []
+def row_titles(runs: ExperimentRuns) -> dict[str, str]:
+    """Row -> title: rationale models, then methods."""
+    networks = {run.spec.network for run in runs.successful}
+    models = {key: TEXT_NETWORKS[key].title for key in RATIONALE_MODELS if key in networks}
+    methods = {key: title for key, title in method_titles(runs).items() if READER in networks or key == RANDOM}
+    return {**models, **methods}
+
+
+def run_specs(chosen_rows: ChosenRows, runs: int) -> list[RunSpec]:
+    """Every rationale model at every rate, and a network for the methods; the first run of each comes first."""
+    specs = []
     for run in range(runs):
-        for data in chosen["data"]:
-            for plant in chosen["plants"]:
-                for network in chosen["networks"]:
-                    own = rates(chosen) if network in MODELS else (0.0,)
-                    found += [Plan(plant, network, run, rate=rate, data=data) for rate in own]
-    return found
+        for data in chosen_rows["data"]:
+            for plant in chosen_rows["plants"]:
+                for network in chosen_rows["networks"]:
+                    rates = requested_rates(chosen_rows) if network in RATIONALE_MODELS else (0.0,)
+                    specs += [RunSpec(plant, network, run, rate=rate, data=data) for rate in rates]
+    return specs
 
 
-def selection_table(results: Results) -> tuple[Table, tuple[str, ...]]:
-    """Rows by precision, recall and what else is selected; a value is of one run at one rate."""
+def selection_table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
+    """Rows by metrics of the selected words, with one value per plant, rate and run."""
     units = [
-        (plant, rate, run)
-        for plant in results.plants
-        for rate in rates(results.chosen)
-        for run in sorted({one.plan.run for one in results.of(plant)})
+        (plant, rate, number)
+        for plant in runs.plants
+        for rate in requested_rates(runs.chosen_rows)
+        for number in sorted({run.spec.run for run in runs.with_plant(plant)})
     ]
 
-    def value(key: str, place: int, metric: str) -> float:
-        plant, rate, run = units[place]
-        own = tuple(one for one in results.of(plant) if _belongs(one, key, rate) and one.plan.run == run)
-        return Point(key, plant, rate, own).figure(metric).mean if own else float("nan")
+    def value(key: str, i: int, metric: str) -> float:
+        plant, rate, number = units[i]
+        records = tuple(run for run in runs.with_plant(plant) if _belongs(run, key, rate) and run.spec.run == number)
+        return SelectionPoint(key, plant, rate, records).metric(metric).mean if records else float("nan")
 
-    made = table(
-        results,
-        rows(results),
-        [f"{plant}, %Sel {100 * rate:g}, run {run + 1}" for plant, rate, run in units],
+    table = results_table(
+        runs,
+        row_titles(runs),
+        [f"{plant}, %Sel {100 * rate:g}, run {number + 1}" for plant, rate, number in units],
         METRICS,
         value,
         recipe=RECIPE,
-        remarks=articles.remarks(results),
+        remarks=data_remarks(runs),
     )
-    return made, METRICS
+    return table, METRICS
 
 
-def one_set(results: Results, plant: str) -> str:
-    """Rows at every rate, with intervals over runs and texts, beside what is possible. Markdown."""
+def plant_markdown(runs: ExperimentRuns, plant: str) -> str:
+    """Rows at every rate, with intervals over runs and texts, beside the best possible values."""
     heads = ["row", "wanted", *METRICS, "best precision", "best recall", "runs"]
+    titles = row_titles(runs)
     lines = [
         [
-            rows(results)[one.row],
-            f"{one.rate:g}",
-            *(cell(one.figure(what)) for what in METRICS),
-            *(number(value) for value in one.best()),
-            str(len(one.records)),
+            titles[point.row],
+            f"{point.rate:g}",
+            *(format_estimate(point.metric(name)) for name in METRICS),
+            *(format_number(value) for value in point.best_possible()),
+            str(len(point.records)),
         ]
-        for one in points(results, plant=plant)
+        for point in selection_points(runs, plant=plant)
     ]
-    return markdown(heads, lines)
+    return table_markdown(heads, lines)

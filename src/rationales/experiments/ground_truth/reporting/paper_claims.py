@@ -1,4 +1,4 @@
-"""What the paper says of its figures, asked of ours: does it hold, and by which numbers?"""
+"""The paper's claims with verdicts on our runs, and the formatting of numbers and tables in Markdown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rationales.evaluation.table import short
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether a claim holds under one reading; None: what it needs is not there."""
+class ClaimVerdict:
+    """Whether a claim holds under one reading; None: the runs that it needs are missing."""
 
     holds: bool | None
     figures: str
@@ -20,54 +20,54 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The verdict."""
+        """The verdict in words."""
         return "not judged" if self.holds is None else "holds" if self.holds else "does not hold"
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One claim of a section of the paper, and whether it holds."""
+class PaperClaim:
+    """One claim of a section of the paper, with a verdict for each reading."""
 
-    section: str  # empty: not in the paper
+    section: str  # empty: not a claim of the paper
     text: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ClaimVerdict, ...]
 
 
-def judged(section: str, text: str, holds: bool | None, figures: str) -> Claim:
-    """A claim with one reading."""
-    return Claim(section, text, (Verdict(holds, figures),))
+def judge_claim(section: str, text: str, holds: bool | None, figures: str) -> PaperClaim:
+    """A claim with a single reading."""
+    return PaperClaim(section, text, (ClaimVerdict(holds, figures),))
 
 
-def claim_list(found: Sequence[Claim]) -> str:
-    """Every claim with a line for each reading. Markdown."""
+def claims_markdown(claims: Sequence[PaperClaim]) -> str:
+    """All claims as a list, with a line for each reading."""
     lines = []
-    for one in found:
-        where = f"Section {one.section}" if one.section else "Not in the paper"
-        lines.append(f"- {where}: **{one.text}**")
-        lines += [f"  - {verdict.reading}: **{verdict.word}** ({verdict.figures})" for verdict in one.verdicts]
+    for claim in claims:
+        section = f"Section {claim.section}" if claim.section else "Not in the paper"
+        lines.append(f"- {section}: **{claim.text}**")
+        lines += [f"  - {verdict.reading}: **{verdict.word}** ({verdict.figures})" for verdict in claim.verdicts]
     return "\n".join(lines)
 
 
-def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table; empty where there are no lines."""
+def table_markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; empty if there are no lines."""
     if not lines:
         return ""
-    rows = ["| " + " | ".join(one) + " |" for one in (heads, ["---"] * len(heads), *lines)]
-    return "\n".join(rows)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, ["---"] * len(heads), *lines))
 
 
-def cell(own: Estimate) -> str:
-    """A mean with its interval."""
-    if own.n == 0 or math.isnan(own.mean):
+def format_estimate(estimate: Estimate) -> str:
+    """The mean with its interval, such as `.5 [.4 .6]`."""
+    if estimate.n == 0 or math.isnan(estimate.mean):
         return "–"
-    return short(own.mean) + ("" if math.isnan(own.low) else f" [{short(own.low)} {short(own.high)}]")
+    interval = "" if math.isnan(estimate.low) else f" [{short(estimate.low)} {short(estimate.high)}]"
+    return short(estimate.mean) + interval
 
 
-def number(value: float) -> str:
-    """A number, or a dash where there is none."""
+def format_number(value: float) -> str:
+    """A number, or a dash for NaN."""
     return "–" if math.isnan(value) else short(value)
 
 
-def percent(value: float) -> str:
-    """98.5 %."""
+def format_percent(value: float) -> str:
+    """A share in percent, such as `98.5 %`, or a dash for NaN."""
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"

@@ -1,4 +1,4 @@
-"""All runs of an experiment together, the table that is made of them, and what is said of every experiment."""
+"""All runs of an experiment, the table of methods by metrics, and the sections that every report has."""
 
 from __future__ import annotations
 
@@ -11,168 +11,175 @@ import numpy as np
 
 from rationales.evaluation.table import Cell, Row, Table
 from rationales.experiments.ground_truth.method_rows import MARC, MethodSpec
-from rationales.experiments.ground_truth.reporting.paper_claims import markdown, number, percent
-from rationales.experiments.ground_truth.runs.run_record import Record, counted
-from rationales.experiments.ground_truth.runs.run_spec import Setting
+from rationales.experiments.ground_truth.reporting.paper_claims import format_number, format_percent, table_markdown
+from rationales.experiments.ground_truth.runs.run_record import RunRecord, successful_runs
+from rationales.experiments.ground_truth.runs.run_spec import RunSettings
 from rationales.version import __version__
 
-P_SMALL = 1e-3
-TOLD = 12  # runs whose parts are listed one by one; the others stand in their files
+SMALL_P_VALUE = 1e-3
+MAX_LISTED_RUNS = 12  # failed runs that are listed by name
 
 
 @dataclass(frozen=True, eq=False)
-class Results:
-    """The runs, finished and failed, and what was asked for."""
+class ExperimentRuns:
+    """All runs, successful and failed, and the rows that were chosen."""
 
-    records: tuple[Record, ...]
-    setting: Setting
-    chosen: Mapping[str, tuple[str, ...]]  # dimension -> members
+    records: tuple[RunRecord, ...]
+    settings: RunSettings
+    chosen_rows: Mapping[str, tuple[str, ...]]  # dimension -> members
     specs: Mapping[str, MethodSpec]
 
     @cached_property
-    def good(self) -> list[Record]:
-        """The runs that can judge methods."""
-        return counted(self.records)
+    def successful(self) -> list[RunRecord]:
+        """The runs by which methods can be judged."""
+        return successful_runs(self.records)
 
     @cached_property
     def methods(self) -> list[str]:
-        """The methods that say something of at least one run, in the order of the rows."""
-        there = {key for one in self.good for key, own in one.told.items() if own.values}
-        return [key for key in self.specs if key in there and key in self.setting.methods]
+        """The methods with measures in at least one run, in the order of the rows."""
+        measured = {key for run in self.successful for key, measures in run.measures.items() if measures.values}
+        return [key for key in self.specs if key in measured and key in self.settings.methods]
 
     @property
     def plants(self) -> list[str]:
-        """The manipulations that have a run."""
-        return [name for name in self.chosen["plants"] if any(one.plan.plant == name for one in self.good)]
+        """The plants with at least one successful run."""
+        return [name for name in self.chosen_rows["plants"] if self.with_plant(name)]
 
-    def of(self, plant: str) -> list[Record]:
-        """The runs with this manipulation."""
-        return [one for one in self.good if one.plan.plant == plant]
+    def with_plant(self, plant: str) -> list[RunRecord]:
+        """The successful runs with this plant."""
+        return [run for run in self.successful if run.spec.plant == plant]
 
-    def title(self, method: str) -> str:
-        """What a method is called."""
+    def method_title(self, method: str) -> str:
+        """The name of a method in reports."""
         return self.specs[method].title
 
-    def having(self, keys: Sequence[str]) -> list[str]:
-        """Those of these methods that are there."""
+    def available(self, keys: Sequence[str]) -> list[str]:
+        """Those of the given methods that have measures."""
         return [key for key in keys if key in self.methods]
 
 
-Value = Callable[[str, int, str], float]  # row, number of the unit, metric -> value
+CellValue = Callable[[str, int, str], float]  # row key, index of the unit, metric -> value
 
 
-def table(
-    results: Results,
+def results_table(
+    runs: ExperimentRuns,
     rows: Mapping[str, str],
     units: Sequence[str],
     metrics: Sequence[str],
-    value: Value,
+    value: CellValue,
     *,
     recipe: str,
     unit: str = "runs",
     remarks: Sequence[str] = (),
     model: str = "",
 ) -> Table:
-    """Rows (key -> title) by metrics, with a value for every unit; how methods were set stands in the row."""
-    made = []
+    """Rows (key -> title) by metrics, with one value per unit and the options of each method."""
+    table_rows = []
     for key, title in rows.items():
-        spec = results.specs.get(key)
-        cells = {name: Cell(tuple(value(key, place, name) for place in range(len(units)))) for name in metrics}
-        seconds = [one.told[key].seconds for one in results.good if key in one.told]
-        known = [one for one in seconds if not math.isnan(one)]
-        made.append(
+        spec = runs.specs.get(key)
+        cells = {name: Cell(tuple(value(key, i, name) for i in range(len(units)))) for name in metrics}
+        seconds = [run.measures[key].seconds for run in runs.successful if key in run.measures]
+        known_seconds = [duration for duration in seconds if not math.isnan(duration)]
+        table_rows.append(
             Row(
                 title,
                 cells,
                 spec.method if spec else "",
                 dict(spec.options) if spec else {},
-                seconds=float(np.mean(known)) if known else math.nan,
+                seconds=float(np.mean(known_seconds)) if known_seconds else math.nan,
             )
         )
     return Table(
-        rows=tuple(made),
+        rows=tuple(table_rows),
         metrics=tuple(metrics),
         inputs=tuple(units),
         protocol=None,
         selection="",
-        model=model or ", ".join(results.chosen.get("networks", ())),
+        model=model or ", ".join(runs.chosen_rows.get("networks", ())),
         baseline="see remarks",
-        seed=results.setting.seed,
+        seed=runs.settings.seed,
         versions={"rationales": __version__},
-        remarks=(*remarks, *general_remarks(results)),
+        remarks=(*remarks, *run_remarks(runs)),
         recipe=recipe,
         unit=unit,
     )
 
 
-def general_remarks(results: Results) -> list[str]:
-    """How many runs and inputs there are, and what was left out."""
-    explained = sum(len(one.names) for one in results.good)
-    inputs = f"{explained} explained test inputs, {results.setting.limit} of each run at most"
+def run_remarks(runs: ExperimentRuns) -> list[str]:
+    """The number of runs and inputs, failed runs, and methods without scores."""
+    explained = sum(len(run.input_names) for run in runs.successful)
+    inputs = f"{explained} explained test inputs, {runs.settings.limit} of each run at most"
     levels = "intervals in this table are over its units, those in the sections below over runs and the inputs of each"
-    said = [f"Runs: {len(results.good)}, with {inputs}; {levels}."]
-    failed = [one for one in results.records if one.failed]
+    remarks = [f"Runs: {len(runs.successful)}, with {inputs}; {levels}."]
+    failed = [run for run in runs.records if run.failed]
     if failed:
-        names = "; ".join(one.plan.title for one in failed[:TOLD]) + ("; …" if len(failed) > TOLD else "")
-        said.append(
-            f"{len(failed)} of {len(results.records)} runs have no part in any figure, since their models did not "
+        names = "; ".join(run.spec.title for run in failed[:MAX_LISTED_RUNS])
+        names += "; …" if len(failed) > MAX_LISTED_RUNS else ""
+        remarks.append(
+            f"{len(failed)} of {len(runs.records)} runs have no part in any figure, since their models did not "
             f"learn the plant: {names}."
         )
-    for key in results.setting.methods:
-        unfit = [own.unfit for one in results.good if (own := one.told.get(key)) is not None and own.unfit]
-        if unfit:
-            said.append(f"{results.title(key)} has no scores in {len(unfit)} runs: {unfit[0]}.")
-        lost = sum(len(one.told[key].failures) for one in results.good if key in one.told)
-        if lost:
-            said.append(f"{results.title(key)} has no scores for {lost} inputs.")
-    return said
+    for key in runs.settings.methods:
+        measures = [run.measures[key] for run in runs.successful if key in run.measures]
+        reasons = [measure.unsupported for measure in measures if measure.unsupported]
+        if reasons:
+            remarks.append(f"{runs.method_title(key)} has no scores in {len(reasons)} runs: {reasons[0]}.")
+        failures = sum(len(measure.failures) for measure in measures)
+        if failures:
+            remarks.append(f"{runs.method_title(key)} has no scores for {failures} inputs.")
+    return remarks
 
 
-def reference(rows: Mapping[str, str]) -> str | None:
-    """The title of the row that others are compared with."""
-    return rows.get(MARC)
+def reference_row(titles: Mapping[str, str]) -> str | None:
+    """The title of the row that all other rows are compared with."""
+    return titles.get(MARC)
 
 
-def run_list(results: Results) -> str:
-    """Every run: accuracy, the test of reliance, how often it was trained. Markdown."""
-    lines = [
-        [
-            one.plan.title,
-            "**failed**" if one.failed else percent(one.last.accuracy),
-            "–" if one.bound >= 1 else f"at most {percent(one.bound)}",
-            "not testable" if math.isnan(one.last.p) else "< .001" if one.last.p < P_SMALL else number(one.last.p),
-            str(one.last.epochs),
-            f"{len(one.attempts)} of {results.setting.tries}",
-            number(one.area) if one.names else "–",
-            f"{one.last.seconds:.1f} + {_explaining(one):.1f}",
-        ]
-        for one in results.records
-    ]
+def runs_markdown(runs: ExperimentRuns) -> str:
+    """All runs: accuracy, test of reliance on the plant, number of trainings."""
+    lines = [_run_cells(run, runs.settings.max_attempts) for run in runs.records]
     heads = ["run", "accuracy", "without the plant", "p", "epochs", "training", "area", "s: train + explain"]
-    said = [markdown(heads, lines)]
-    again = [
-        f"- {one.plan.title}, training {number + 1}: accuracy {percent(own.accuracy)}; {own.why} ({own.where})"
-        for one in results.records
-        for number, own in enumerate(one.attempts)
-        if own.why
+    sections = [table_markdown(heads, lines)]
+    rejected = [
+        f"- {run.spec.title}, training {number}: accuracy {format_percent(attempt.accuracy)}; {attempt.rejection} "
+        f"({attempt.plant_description})"
+        for run in runs.records
+        for number, attempt in enumerate(run.attempts, 1)
+        if attempt.rejection
     ]
-    if again:
-        said.append("Trainings that do not count, each repeated with another seed:\n\n" + "\n".join(again))
-    return "\n\n".join(said)
+    if rejected:
+        sections.append("Rejected trainings, each repeated with a different seed:\n\n" + "\n".join(rejected))
+    return "\n\n".join(sections)
 
 
-def time_list(results: Results, seconds: float) -> str:
-    """How long it took. Markdown."""
-    lines = [
-        [results.title(key), number(float(np.nanmean(taken)))]
-        for key in results.methods
-        if (taken := [one.told[key].seconds for one in results.good if key in one.told]) and not np.isnan(taken).all()
+def _run_cells(run: RunRecord, max_attempts: int) -> list[str]:
+    attempt = run.last_attempt
+    p_value = "< .001" if attempt.p_value < SMALL_P_VALUE else format_number(attempt.p_value)
+    return [
+        run.spec.title,
+        "**failed**" if run.failed else format_percent(attempt.accuracy),
+        "–" if run.accuracy_bound >= 1 else f"at most {format_percent(run.accuracy_bound)}",
+        "not testable" if math.isnan(attempt.p_value) else p_value,
+        str(attempt.epochs),
+        f"{len(run.attempts)} of {max_attempts}",
+        format_number(run.area) if run.input_names else "–",
+        f"{attempt.seconds:.1f} + {explaining_seconds(run):.1f}",
     ]
-    all_runs = sum(one.seconds for one in results.records)
-    said = f"This call took {seconds:.0f} s; all runs together took {all_runs:.0f} s when they were made."
-    return f"{said}\n\n{markdown(['method', 's / input'], lines)}"
 
 
-def _explaining(record: Record) -> float:
-    taken = [own.seconds * len(record.names) for own in record.told.values() if not math.isnan(own.seconds)]
-    return float(sum(taken))
+def times_markdown(runs: ExperimentRuns, seconds: float) -> str:
+    """The duration of this call, of all runs, and of each method per input."""
+    lines = []
+    for key in runs.methods:
+        durations = [run.measures[key].seconds for run in runs.successful if key in run.measures]
+        if durations and not np.isnan(durations).all():
+            lines.append([runs.method_title(key), format_number(float(np.nanmean(durations)))])
+    total = sum(run.seconds for run in runs.records)
+    text = f"This call took {seconds:.0f} s; all runs together took {total:.0f} s when they were made."
+    return f"{text}\n\n{table_markdown(['method', 's / input'], lines)}"
+
+
+def explaining_seconds(run: RunRecord) -> float:
+    """Seconds that all methods of a run took together."""
+    durations = (measures.seconds * len(run.input_names) for measures in run.measures.values())
+    return float(sum(duration for duration in durations if not math.isnan(duration)))

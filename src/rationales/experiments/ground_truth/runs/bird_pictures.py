@@ -1,4 +1,4 @@
-"""The paper's bird photographs: pairs of kinds, and decks of training pictures whose labels are dealt anew."""
+"""The paper's bird photographs: pairs of species, and training pictures whose labels are drawn anew every epoch."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from rationales.groundtruth.shots import pixels_of
 from rationales.models.pictures import read as read_picture
 
 DATA = "birds-112"
-SIZE = 112  # pixels a side, at most
-SIMILAR = (
+SIZE = 112  # largest side in pixels
+SIMILAR_KINDS = (
     ("brandts_cormorant", "pelagic_cormorant"),
     ("common_raven", "fish_crow"),
     ("common_tern", "forsters_tern"),
     ("long_tailed_jaeger", "pomarine_jaeger"),
-)  # the pairs that the paper's model confuses most
-SMALLEST, LARGEST = 0.02, 0.9  # share of a picture that a drawn plant may cover
-VERSIONS = 4  # of every training picture, moved and mirrored
-MOVED = 8 / 112  # of a side, at most
-THREADS = 8  # that read and plant pictures
+)  # the pairs of species that the paper's model confuses most
+MIN_AREA, MAX_AREA = 0.02, 0.9  # share of a picture that a plant may cover
+VERSIONS = 4  # shifted and mirrored versions of every training picture
+MAX_SHIFT = 8 / 112  # as a share of the side
+THREADS = 8  # that decode pictures
+_SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Pictures of two kinds."""
+class BirdPictures:
+    """Pictures of two species."""
 
     train: tuple[Shot, ...]
     val: tuple[Shot, ...]
@@ -50,128 +51,126 @@ class Parts:
 
     @property
     def size(self) -> int:
-        """Pixels a side."""
+        """Side in pixels."""
         return len(pixels_of(self.test[0]))
 
 
-def pair(seed: int, distinct: bool) -> tuple[str, str]:
-    """Two kinds that are easily confused, or one of each of two such pairs."""
+def choose_kinds(seed: int, distinct: bool) -> tuple[str, str]:
+    """Two species that are easily confused; `distinct`: one species of each of two such pairs."""
     rng = generator(seed, "pair", "")
-    first, second = (SIMILAR[number] for number in rng.permutation(len(SIMILAR))[:2])
+    first_pair, second_pair = (SIMILAR_KINDS[number] for number in rng.permutation(len(SIMILAR_KINDS))[:2])
     if not distinct:
-        return first
-    one, other = sorted((first[int(rng.integers(2))], second[int(rng.integers(2))]))
-    return one, other
+        return first_pair
+    first, second = sorted((first_pair[int(rng.integers(2))], second_pair[int(rng.integers(2))]))
+    return first, second
 
 
-def parts(folder: Path | None, kinds: tuple[str, str]) -> Parts:
-    """The pictures of these kinds, read once."""
-    made = {split: tuple(one for kind in kinds for one in _shots(folder, split, kind)) for split in _SPLITS}
-    return Parts(**made, kinds=kinds)
-
-
-_SPLITS = ("train", "val", "test")
+def read_kinds(folder: Path | None, kinds: tuple[str, str]) -> BirdPictures:
+    """The pictures of these species; each species is read from disk once."""
+    splits = {split: tuple(shot for kind in kinds for shot in _read_shots(folder, split, kind)) for split in _SPLITS}
+    return BirdPictures(**splits, kinds=kinds)
 
 
 @functools.cache
-def _shots(folder: Path | None, split: str, kind: str) -> tuple[Shot, ...]:
-    examples = _by_kind(folder, split).get(kind)
+def _read_shots(folder: Path | None, split: str, kind: str) -> tuple[Shot, ...]:
+    examples = _examples_by_kind(folder, split).get(kind)
     if not examples:
-        raise DataError(f"{DATA} has no pictures of {kind} in its part {split}; is this the whole data set?")
+        raise DataError(f"{DATA} has no pictures of {kind} in its {split} split; is the data set complete?")
     height, width = read_picture(examples[0].given(), examples[0].name).size
     size = min(SIZE, height, width)
     count = -(-len(examples) // THREADS)
     chunks = [examples[begin : begin + count] for begin in range(0, len(examples), count)]
-    with ThreadPoolExecutor(THREADS) as threads:  # decoding leaves the interpreter free
-        loaded = list(threads.map(lambda some: load_shots(some, size).shots, chunks))
-    return tuple(shot for some in loaded for shot in some)
+    with ThreadPoolExecutor(THREADS) as threads:  # decoding releases the interpreter lock
+        loaded = list(threads.map(lambda chunk: load_shots(chunk, size).shots, chunks))
+    return tuple(shot for shots in loaded for shot in shots)
 
 
 @functools.cache
-def _by_kind(folder: Path | None, split: str) -> dict[str, list[Example]]:
-    found: dict[str, list[Example]] = {}
-    for one in read(DATA, split, folder):
-        found.setdefault(str(one.label), []).append(one)
-    return found
+def _examples_by_kind(folder: Path | None, split: str) -> dict[str, list[Example]]:
+    by_kind: dict[str, list[Example]] = {}
+    for example in read(DATA, split, folder):
+        by_kind.setdefault(str(example.label), []).append(example)
+    return by_kind
 
 
-def place(name: str, level: int, seed: int, size: int) -> ImagePlant:
-    """A plant of this kind somewhere, as the paper draws it; at a level of visibility, where one is given.
+def draw_plant(name: str, level: int, seed: int, size: int) -> ImagePlant:
+    """A plant at a random position, drawn as in the paper; `level`: its visibility, 0: as drawn.
 
-    The paper's blur has a standard deviation of 2 pixels in 224, one pixel in 112: here any of its levels is drawn.
+    The paper blurs with a standard deviation of 2 pixels in 224, one pixel in 112; here the blur has a random level.
     """
     rng = generator(seed, "place", name)
-    kind = PLANTS[name]
-    if not issubclass(kind, ImagePlant):
-        raise DataError(f"{name} is no change of pictures")
+    plant_class = PLANTS[name]
+    if not issubclass(plant_class, ImagePlant):
+        raise DataError(f"{name} is not a plant for pictures")
     while True:
-        drawn = kind.drawn(rng)
+        plant = plant_class.drawn(rng)
         if name == "blur":
-            drawn = drawn.at(int(rng.integers(1, len(kind.levels) + 1)))
-        if SMALLEST <= area(drawn.region(size, size)) <= LARGEST:
-            return drawn.at(level) if level else drawn
+            plant = plant.at(int(rng.integers(1, len(plant_class.levels) + 1)))
+        if MIN_AREA <= area(plant.region(size, size)) <= MAX_AREA:
+            return plant.at(level) if level else plant
 
 
 @dataclass(eq=False)
-class Deck:
-    """Training pictures in several versions, each with and without the plant; labels are dealt anew for every epoch.
+class RelabelledPictures:
+    """Training pictures in several versions, with and without the plant; every epoch draws new labels.
 
-    A version moves every picture by a few pixels and may mirror it, before anything is planted: the plant is where it
-    always is. No label can be learned by heart, and few pictures go a long way.
+    A version shifts every picture by a few pixels and may mirror it before the plant is added, so that the plant keeps
+    its position. No label can be memorised, and few pictures suffice.
     """
 
     shots: Sequence[Shot]
     plant: ImagePlant
-    labels: tuple[str, ...]  # the original ones, which are the new ones as well
+    labels: tuple[str, ...]  # the original labels, which are the new ones as well
     r: float
     seed: int
     device: torch.device
     versions: int = VERSIONS
-    _made: dict[int, Future[tuple[Tensor, Tensor]]] = field(default_factory=dict, init=False)
+    _futures: dict[int, Future[tuple[Tensor, Tensor]]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(min(self.versions, os.cpu_count() or 1))
-        self._made = {number: threads.submit(self._version, number) for number in range(self.versions)}
+        self._futures = {number: threads.submit(self._make_version, number) for number in range(self.versions)}
         threads.shutdown(wait=False)
         matrix = keeping(self.labels, self.r).array
-        self._chance = torch.tensor([matrix[self.labels.index(str(one.label)), 1] for one in self.shots])
+        rows = [self.labels.index(str(shot.label)) for shot in self.shots]
+        self._plant_probability = torch.tensor([matrix[row, 1] for row in rows])
 
-    def fold(self, epoch: int) -> PictureFold:
-        """The training part of this epoch."""
-        plain, planted = self._made[epoch % self.versions].result()
-        random = torch.Generator().manual_seed(self.seed + epoch)
-        labels = (torch.rand(len(self.shots), generator=random) < self._chance).long().to(self.device)
+    def epoch(self, number: int) -> PictureFold:
+        """The training data of an epoch."""
+        plain, planted = self._futures[number % self.versions].result()
+        random = torch.Generator().manual_seed(self.seed + number)
+        labels = (torch.rand(len(self.shots), generator=random) < self._plant_probability).long().to(self.device)
         return PictureFold(labels, torch.where(labels[:, None, None, None] == 1, planted, plain))
 
-    def piece(self, number: int, pieces: int) -> PictureFold:
-        """One of so many parts of an epoch."""
-        whole = self.fold(number // pieces)
-        order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(self.seed + number // pieces))
-        own = order[number % pieces :: pieces].to(self.device)
-        return PictureFold(whole.labels[own], whole.pixels[own])
+    def epoch_slice(self, number: int, slices: int) -> PictureFold:
+        """Slice `number`, counted over all epochs, where every epoch is cut into `slices` random slices."""
+        epoch = self.epoch(number // slices)
+        order = torch.randperm(len(epoch), generator=torch.Generator().manual_seed(self.seed + number // slices))
+        indices = order[number % slices :: slices].to(self.device)
+        return PictureFold(epoch.labels[indices], epoch.pixels[indices])
 
-    def _version(self, number: int) -> tuple[Tensor, Tensor]:
+    def _make_version(self, number: int) -> tuple[Tensor, Tensor]:
         """(N, 3, H, W) uint8 without and with the plant."""
-        before = np.stack([pixels_of(one) for one in self.shots])
+        pixels = np.stack([pixels_of(shot) for shot in self.shots])
         if number:
-            before = moved(before, generator(self.seed, "moved", str(number)))
-        rngs = [generator(self.seed, f"version {number}", one.name) for one in self.shots]
-        planted = self.plant.change_all(before, rngs)
-        return self._tensor(before), self._tensor(planted)
+            pixels = shift_and_mirror(pixels, generator(self.seed, "moved", str(number)))
+        rngs = [generator(self.seed, f"version {number}", shot.name) for shot in self.shots]
+        planted = self.plant.change_all(pixels, rngs)
+        return self._to_tensor(pixels), self._to_tensor(planted)
 
-    def _tensor(self, pixels: NDArray[np.uint8]) -> Tensor:
+    def _to_tensor(self, pixels: NDArray[np.uint8]) -> Tensor:
         return torch.from_numpy(pixels).to(self.device).permute(0, 3, 1, 2).contiguous()
 
 
-def moved(pixels: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """(N, H, W, 3): every picture moved by a few pixels, mirrored at its rim, and half of them turned around."""
-    count, *sides = pixels.shape[:3]
-    reach = [round(MOVED * side) for side in sides]
-    down, across = (most + rng.integers(-most, most + 1, count) for most in reach)
-    turned = np.less(rng.random(count), 0.5).tolist()
-    wide = np.pad(pixels, ((0, 0), *((most, most) for most in reach), (0, 0)), mode="symmetric")
-    made = np.empty_like(pixels)
-    for number, (top, left, around) in enumerate(zip(down.tolist(), across.tolist(), turned, strict=True)):
-        own = wide[number, top : top + sides[0], left : left + sides[1]]
-        made[number] = own[:, ::-1] if around else own
-    return made
+def shift_and_mirror(pixels: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """(N, H, W, 3): every picture shifted by a few pixels, with reflected borders, and half of them mirrored."""
+    count, height, width = pixels.shape[:3]
+    max_shifts = [round(MAX_SHIFT * side) for side in (height, width)]
+    tops, lefts = (shift + rng.integers(-shift, shift + 1, count) for shift in max_shifts)
+    mirrored = np.less(rng.random(count), 0.5).tolist()
+    padded = np.pad(pixels, ((0, 0), *((shift, shift) for shift in max_shifts), (0, 0)), mode="symmetric")
+    shifted = np.empty_like(pixels)
+    for number, (top, left, mirror) in enumerate(zip(tops.tolist(), lefts.tolist(), mirrored, strict=True)):
+        window = padded[number, top : top + height, left : left + width]
+        shifted[number] = window[:, ::-1] if mirror else window
+    return shifted

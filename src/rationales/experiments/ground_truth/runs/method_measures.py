@@ -1,4 +1,4 @@
-"""What methods say of the test inputs of a trained model, as numbers for each input."""
+"""Score the test inputs of a trained model with a method, and measure how much falls on the plant."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import rationales.masks
 from rationales.errors import RationalesError
 from rationales.evaluation.attribution import attribute, predict
 from rationales.evaluation.sampling import evenly
-from rationales.experiments.ground_truth.method_rows import PICTURES, MethodSpec
-from rationales.experiments.ground_truth.runs.run_record import Told
+from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, MethodSpec
+from rationales.experiments.ground_truth.runs.run_record import MethodMeasures
 from rationales.groundtruth import Planted
 from rationales.groundtruth.explainable import Inherent
 from rationales.groundtruth.metrics import Case, attribution_share, top_selections
@@ -30,118 +30,124 @@ from rationales.models import baseline_choice
 from rationales.models.image import ImageModel
 from rationales.models.model import Model
 
-CHOSEN = "chosen"  # words that a model itself selects; else the selected share stands in its place
-COUNTS = ("hits", "had", "lured")  # of a selection: words of the plant, all, words that only look like it
+MODEL_SELECTION = "chosen"  # measures of the words that a rationale model selects; for methods the share is named
+SELECTION_COUNTS = ("hits", "had", "lured")  # selected words of the plant, all selected words, selected distractors
+_REGIONS = ("region", "distractors")
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
-    """Test inputs, ready to be explained by one method after the other."""
+class EncodedInputs:
+    """Test inputs, encoded once for all methods."""
 
     model: Model
     planted: Sequence[Planted]
     encoded: Sequence[Any]
-    targets: Sequence[int]  # what the model predicts
+    targets: Sequence[int]  # predicted labels
     regions: Sequence[Mask]  # (n,) each
-    idle: Sequence[Mask]
+    distractors: Sequence[Mask]  # (n,) each
     background: Sequence[Planted] = ()  # test pictures that may serve as baselines
-    shares: tuple[float, ...] = ()  # of the units that methods select
-    selects: bool = False  # whether scores above 0 are a selection
+    selected_shares: tuple[float, ...] = ()  # shares of the units that methods select
+    selects: bool = False  # whether positive scores are the model's own selection
     seed: int = 0
 
     @property
     def size(self) -> int:
-        """The side of the pictures; 0 for texts."""
+        """Side of the pictures in pixels; 0 for texts."""
         return self.model.fit.height if isinstance(self.model, ImageModel) else 0
 
 
-def questions(model: Model, planted: Sequence[Planted], **more: Any) -> Questions:
-    """Encode the inputs and ask the model what it predicts for them."""
-    encoded = model.encode([model.read(one.example.given(), one.example.name) for one in planted])
+def encode_inputs(model: Model, planted: Sequence[Planted], **options: Any) -> EncodedInputs:
+    """Encode the inputs and predict their labels; `options`: further fields of `EncodedInputs`."""
+    encoded = model.encode([model.read(item.example.given(), item.example.name) for item in planted])
     targets = predict(model, encoded).argmax(1).tolist()
     if isinstance(model, ImageModel):
-        regions, idle = ([np.asarray(getattr(one, name)).flatten() for one in planted] for name in _REGIONS)
+        regions, distractors = ([np.asarray(getattr(item, name)).flatten() for item in planted] for name in _REGIONS)
     else:
-        regions, idle = (
+        regions, distractors = (
             [
-                on_units(getattr(one, name), own.units, one.example.text)
-                for one, own in zip(planted, encoded, strict=True)
+                on_units(getattr(item, name), text.units, item.example.text)
+                for item, text in zip(planted, encoded, strict=True)
             ]
             for name in _REGIONS
         )
-    return Questions(model, planted, encoded, targets, regions, idle, **more)
+    return EncodedInputs(model, planted, encoded, targets, regions, distractors, **options)
 
 
-_REGIONS = ("region", "distractors")
-
-
-def told(asked: Questions, spec: MethodSpec) -> Told:
-    """What one method says; one that cannot explain this network says why."""
-    method = spec.built(asked.model.kind, asked.size)
+def measure_method(inputs: EncodedInputs, spec: MethodSpec) -> MethodMeasures:
+    """Measures of one method; for a method that does not support the network, the reason."""
+    method = spec.build_method(inputs.model.kind, inputs.size)
     began = time.perf_counter()
     try:
-        found = attribute(_seen_by(asked, spec), asked.encoded, method, asked.targets, seed=asked.seed)
+        attributions = attribute(
+            _with_baselines(inputs, spec), inputs.encoded, method, inputs.targets, seed=inputs.seed
+        )
     except RationalesError as error:
-        return Told(method_print(spec, method), unfit=str(error))
-    seconds = (time.perf_counter() - began) / len(asked.planted)
+        return MethodMeasures(method_fingerprint(spec, method), unsupported=str(error))
+    seconds = (time.perf_counter() - began) / len(inputs.planted)
     failures = {
-        one.example.name: own.failure for one, own in zip(asked.planted, found, strict=True) if own.scores is None
+        item.example.name: attribution.failure
+        for item, attribution in zip(inputs.planted, attributions, strict=True)
+        if attribution.scores is None
     }
     cases = [
-        None if own.scores is None else Case(own.scores, region, idle, str(one.example.label), one.example.name)
-        for one, own, region, idle in zip(asked.planted, found, asked.regions, asked.idle, strict=True)
+        None
+        if attribution.scores is None
+        else Case(attribution.scores, region, distractors, str(item.example.label), item.example.name)
+        for item, attribution, region, distractors in zip(
+            inputs.planted, attributions, inputs.regions, inputs.distractors, strict=True
+        )
     ]
-    return Told(method_print(spec, method), seconds, measured(cases, asked.shares, asked.selects), failures)
+    values = measure_cases(cases, inputs.selected_shares, inputs.selects)
+    return MethodMeasures(method_fingerprint(spec, method), seconds, values, failures)
 
 
-def measured(cases: Sequence[Case | None], shares: Sequence[float], selects: bool) -> dict[str, tuple[float, ...]]:
-    """Measure -> a number for each input: Attr% on the plant and on what looks like it, and counts of selections."""
-    values = {
-        "region": tuple(_share(one, "region") for one in cases),
-        "distractors": tuple(_share(one, "distractors") for one in cases),
-    }
-    for name in [*map(str, shares), *([CHOSEN] if selects else [])]:
-        counts = [_counts(one, name) for one in cases]
-        for place, count in enumerate(COUNTS):
-            values[f"{count}@{name}"] = tuple(own[place] for own in counts)
+def measure_cases(
+    cases: Sequence[Case | None], selected_shares: Sequence[float], selects: bool
+) -> dict[str, tuple[float, ...]]:
+    """Measure -> one number per input: Attr% on the plant and on distractors, and the counts of each selection."""
+    values = {name: tuple(_attribution_share(case, name) for case in cases) for name in _REGIONS}
+    for selection in [*map(str, selected_shares), *([MODEL_SELECTION] if selects else [])]:
+        counts = [_selection_counts(case, selection) for case in cases]
+        for i, count in enumerate(SELECTION_COUNTS):
+            values[f"{count}@{selection}"] = tuple(case_counts[i] for case_counts in counts)
     return values
 
 
-def _share(case: Case | None, name: str) -> float:
+def _attribution_share(case: Case | None, name: str) -> float:
     if case is None or not getattr(case, name).any():
         return math.nan
     return attribution_share(case.scores, getattr(case, name))
 
 
-def _counts(case: Case | None, name: str) -> tuple[float, float, float]:
+def _selection_counts(case: Case | None, selection: str) -> tuple[float, float, float]:
     if case is None:
         return math.nan, math.nan, math.nan
-    own = case.scores > 0 if name == CHOSEN else top_selections([case], float(name))[0]
-    return float((own & case.region).sum()), float(own.sum()), float((own & case.distractors).sum())
+    selected = case.scores > 0 if selection == MODEL_SELECTION else top_selections([case], float(selection))[0]
+    return float((selected & case.region).sum()), float(selected.sum()), float((selected & case.distractors).sum())
 
 
-def _seen_by(asked: Questions, spec: MethodSpec) -> Model:
-    """The model with the baselines that a method is given."""
-    model = asked.model
+def _with_baselines(inputs: EncodedInputs, spec: MethodSpec) -> Model:
+    """The model with the baselines of this row."""
+    model = inputs.model
     if not isinstance(model, ImageModel) or not (spec.baselines or spec.background):
         return model
     if spec.baselines:
         return replace(model, baselines=spec.baselines)
     pictures = [
-        model.preprocess(model.read(one.example.given(), one.example.name))
-        for one in evenly(asked.background or asked.planted, spec.background)
+        model.preprocess(model.read(item.example.given(), item.example.name))
+        for item in evenly(inputs.background or inputs.planted, spec.background)
     ]
-    named = {f"test picture {number}": own for number, own in enumerate(pictures)}
+    named = {f"test picture {number}": picture for number, picture in enumerate(pictures)}
     return replace(model, baselines=tuple(named), own_baselines=named)
 
 
-def method_print(spec: MethodSpec, method: Method) -> str:
-    """A print of a method: its options, its code, that of masks if it optimises one and of the choice of baselines."""
+def method_fingerprint(spec: MethodSpec, method: Method) -> str:
+    """Hash of a method's options and code, of the masks' code for mask methods, and of the choice of baselines."""
     digest = hashlib.blake2b(digest_size=8)
     options = {} if isinstance(method, Inherent) else asdict(method)
     digest.update(json.dumps([spec.method, options, spec.baselines, spec.background], default=repr).encode())
     digest.update(Path(inspect.getfile(type(method))).read_bytes())
-    if PICTURES.get(spec.key) is spec and not (spec.baselines or spec.background):
+    if PICTURE_METHODS.get(spec.key) is spec and not (spec.baselines or spec.background):
         digest.update(Path(baseline_choice.__file__).read_bytes())
     if isinstance(method, MaskSettings):
         for path in sorted(Path(rationales.masks.__path__[0]).rglob("*.py")):

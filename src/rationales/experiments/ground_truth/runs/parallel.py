@@ -1,4 +1,4 @@
-"""Several runs at once: small networks leave most of an accelerator idle."""
+"""Several runs at once, each in its own process: small networks leave most of an accelerator idle."""
 
 from __future__ import annotations
 
@@ -8,56 +8,55 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
-from rationales.experiments.ground_truth.runs.run_record import Record
-from rationales.experiments.ground_truth.runs.run_spec import Plan, Setting
+from rationales.experiments.ground_truth.runs.run_record import RunRecord
+from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
 
-Run = Callable[[Plan, Setting, Record | None], Record]  # a function of a module, so that another process finds it
-Task = tuple[Plan, Record | None]
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # read by libraries as they are loaded
+RunFunction = Callable[[RunSpec, RunSettings, RunRecord | None], RunRecord]  # module level, so that it can be pickled
+RunTask = tuple[RunSpec, RunRecord | None]
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # read when libraries are loaded
 
 
-def finished(run: Run, setting: Setting, tasks: Sequence[Task], jobs: int) -> Iterator[Record]:
-    """The records of all tasks, each as soon as it is there; with one job, in order and in this process."""
+def completed_runs(run: RunFunction, settings: RunSettings, tasks: Sequence[RunTask], jobs: int) -> Iterator[RunRecord]:
+    """Yield the record of every task as soon as it is complete; with one job, in order and in this process."""
     if jobs == 1 or len(tasks) < 2:
-        for plan, old in tasks:
-            yield run(plan, setting, old)
+        for spec, previous in tasks:
+            yield run(spec, settings, previous)
         return
     context = multiprocessing.get_context("spawn")  # a process that uses a GPU cannot be forked
-    with _few_threads(jobs), ProcessPoolExecutor(min(jobs, len(tasks)), context, _begin, (jobs,)) as pool:
-        waiting = [pool.submit(run, plan, setting, old) for plan, old in tasks]
+    with _thread_limit(jobs), ProcessPoolExecutor(min(jobs, len(tasks)), context, _start_worker, (jobs,)) as pool:
+        futures = [pool.submit(run, spec, settings, previous) for spec, previous in tasks]
         try:
-            for done in as_completed(waiting):
-                yield done.result()
+            for future in as_completed(futures):
+                yield future.result()
         finally:
-            for one in waiting:
-                one.cancel()
+            for future in futures:
+                future.cancel()
 
 
-def _share(jobs: int) -> int:
-    """The processors for each of so many processes."""
+def _threads_per_job(jobs: int) -> int:
     return max(1, (os.cpu_count() or 1) // jobs)
 
 
 @contextmanager
-def _few_threads(jobs: int) -> Iterator[None]:
-    """Processes begun inside the block multiply matrices with their share of the processors, unless told otherwise.
+def _thread_limit(jobs: int) -> Iterator[None]:
+    """Limit the threads of processes that are started inside the block, unless the environment already does.
 
-    Else each would take all of them: the threads of fourteen at once wait for each other most of the time.
+    Without a limit every process uses all cores, and the threads of many processes mostly wait for each other.
     """
-    own = [name for name in THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(own, str(_share(jobs))))
+    unset = [name for name in THREAD_VARIABLES if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, str(_threads_per_job(jobs))))
     try:
         yield
     finally:
-        for name in own:
+        for name in unset:
             del os.environ[name]
 
 
-def _begin(jobs: int) -> None:
-    """In a process of its own: leave the others their share of processors and of the accelerator's memory."""
+def _start_worker(jobs: int) -> None:
+    """Limit this worker process to its share of the cores and of the accelerator's memory."""
     import torch
 
     from rationales.models import memory
 
-    torch.set_num_threads(_share(jobs))
+    torch.set_num_threads(_threads_per_job(jobs))
     memory.GPU_SHARE /= jobs

@@ -1,64 +1,76 @@
-"""A run on the bird photographs (section 5)."""
+"""A run on planted bird photographs (section 5 of the paper)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from rationales.experiments.ground_truth.method_rows import PICTURES, in_order
-from rationales.experiments.ground_truth.runs import bird_pictures as birds
-from rationales.experiments.ground_truth.runs.networks import PICTURES as NETWORKS
-from rationales.experiments.ground_truth.runs.run_record import Record
-from rationales.experiments.ground_truth.runs.run_spec import ENOUGH, Plan, Setting
-from rationales.experiments.ground_truth.runs.training_run import Ready, carry_out, home, missing
+from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, by_cost
+from rationales.experiments.ground_truth.runs import bird_pictures
+from rationales.experiments.ground_truth.runs.networks import PICTURE_NETWORKS
+from rationales.experiments.ground_truth.runs.run_record import RunRecord
+from rationales.experiments.ground_truth.runs.run_spec import REQUIRED_ACCURACY, RunSettings, RunSpec
+from rationales.experiments.ground_truth.runs.training_run import (
+    TrainingSetup,
+    compute_device,
+    is_incomplete,
+    train_and_explain,
+)
 from rationales.groundtruth import keeping, modify
 from rationales.groundtruth.explainable import picture_model
-from rationales.groundtruth.folds import picture_fold
+from rationales.groundtruth.folds import PictureFold, picture_fold
 from rationales.groundtruth.training import Folds
 
-PIECES = 4  # an epoch is cut into so many where methods are asked during the training
+EPOCH_SLICES = 4  # slices of an epoch after which the accuracy is tested where methods run during training
 
 
-def run(plan: Plan, setting: Setting, old: Record | None = None) -> Record:
-    """Train a network on planted pictures and ask the methods."""
-    return carry_out(plan, setting, in_order(PICTURES, setting.methods), prepare, about(plan), old)
+def run(spec: RunSpec, settings: RunSettings, previous: RunRecord | None = None) -> RunRecord:
+    """Train a network on planted pictures and measure all methods on it."""
+    methods = by_cost(PICTURE_METHODS, settings.methods)
+    return train_and_explain(spec, settings, methods, prepare, data_settings(spec), previous)
 
 
-def unfinished(plan: Plan, setting: Setting, old: Record | None) -> bool:
-    """Whether there is anything to do."""
-    return missing(old, plan, setting, in_order(PICTURES, setting.methods), about(plan))
+def unfinished(spec: RunSpec, settings: RunSettings, previous: RunRecord | None) -> bool:
+    """Whether the run, or a method of it, is still to be done."""
+    return is_incomplete(previous, spec, settings, by_cost(PICTURE_METHODS, settings.methods), data_settings(spec))
 
 
-def about(plan: Plan) -> str:
-    """What else a run depends on."""
-    return repr((NETWORKS[plan.network].recipe, birds.SIZE, birds.VERSIONS, birds.MOVED, PIECES, ENOUGH))
+def data_settings(spec: RunSpec) -> str:
+    """Recipe and constants that a run depends on, as text for its fingerprint."""
+    recipe = PICTURE_NETWORKS[spec.network].recipe
+    constants = (bird_pictures.SIZE, bird_pictures.VERSIONS, bird_pictures.MAX_SHIFT, EPOCH_SLICES, REQUIRED_ACCURACY)
+    return repr((recipe, *constants))
 
 
-def prepare(plan: Plan, setting: Setting, attempt: int) -> Ready:
-    """Choose two kinds of birds and a place, and plant."""
-    network = NETWORKS[plan.network]
-    seed, where = setting.training_seed(plan, attempt), setting.place_seed(plan, attempt)
-    kinds = birds.pair(where, distinct(plan, setting))
-    given = birds.parts(setting.data, kinds)
-    size = given.size
-    plant = birds.place(plan.plant, plan.level, where, size)
-    deck = birds.Deck(given.train, plant, kinds, plan.r, seed, home(setting))
-    how = keeping(kinds, plan.r)
-    val, test = (modify(part, plant, how=how, seed=seed) for part in (given.val, given.test))
+def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup:
+    """Choose two bird species and a plant, and plant it."""
+    network = PICTURE_NETWORKS[spec.network]
+    seed, position_seed = settings.training_seed(spec, attempt), settings.position_seed(spec, attempt)
+    kinds = bird_pictures.choose_kinds(position_seed, distinct_kinds(spec, settings))
+    pictures = bird_pictures.read_kinds(settings.data, kinds)
+    size = pictures.size
+    plant = bird_pictures.draw_plant(spec.plant, spec.level, position_seed, size)
+    training = bird_pictures.RelabelledPictures(pictures.train, plant, kinds, spec.r, seed, compute_device(settings))
+    reassignment = keeping(kinds, spec.r)
+    val, test = (modify(shots, plant, how=reassignment, seed=seed) for shots in (pictures.val, pictures.test))
     recipe = network.recipe
-    if setting.along:
-        recipe = replace(recipe, epochs=PIECES * recipe.epochs)
-    return Ready(
-        factory=lambda: network.make(2, size),
-        data=Folds(deck.fold(0), *(picture_fold(one.examples, one.labels) for one in (val, test))),
+    if settings.explain_during_training:
+        recipe = replace(recipe, epochs=EPOCH_SLICES * recipe.epochs)
+
+    def epoch_slice(number: int) -> PictureFold:
+        return training.epoch_slice(number, EPOCH_SLICES)
+
+    return TrainingSetup(
+        make_network=lambda: network.make(2, size),
+        data=Folds(training.epoch(0), *(picture_fold(modified.examples, modified.labels) for modified in (val, test))),
         recipe=recipe,
         test=test,
-        where=f"{plant}; {' and '.join(kinds)}",
-        model=lambda module: picture_model(module, size, test.labels, network.title),
-        enough=ENOUGH,
-        renew=(lambda number: deck.piece(number, PIECES)) if setting.along else deck.fold,
+        plant_description=f"{plant}; {' and '.join(kinds)}",
+        make_model=lambda module: picture_model(module, size, test.labels, network.title),
+        required_accuracy=REQUIRED_ACCURACY,
+        training_fold=epoch_slice if settings.explain_during_training else training.epoch,
     )
 
 
-def distinct(plan: Plan, setting: Setting) -> bool:
-    """Whether this run's two kinds are easily told apart."""
-    return setting.distinct and plan.run % 2 == 1
+def distinct_kinds(spec: RunSpec, settings: RunSettings) -> bool:
+    """Whether this run uses two bird species that are easy to tell apart."""
+    return settings.distinct_kinds and spec.run % 2 == 1

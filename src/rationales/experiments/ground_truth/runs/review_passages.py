@@ -1,4 +1,4 @@
-"""Texts in place of BeerAdvocate's, which cannot be had: passages of film reviews, or sentences about films."""
+"""Texts that replace the paper's BeerAdvocate reviews: passages of film reviews, or sentences about films."""
 
 from __future__ import annotations
 
@@ -15,44 +15,45 @@ from rationales.groundtruth import Split, split
 
 MOVIES, SENTENCES = "movies", "sentences"
 DATA = {MOVIES: "eraser-movies", SENTENCES: "rotten-tomatoes"}
-WORDS = 100  # of a passage, marks included; a review of beer has about 130
-LEAST = 20  # words that the last passage of a review must have
-MOST = (5000, 500, 500)  # passages for training, stopping and testing
-SAID = {
+PASSAGE_WORDS = 100  # words of a passage, punctuation marks included; a beer review has about 130
+MIN_WORDS = 20  # a shorter last passage of a review is dropped
+MAX_TEXTS = (5000, 500, 500)  # texts for training, validation and test
+DESCRIPTIONS = {
     MOVIES: "BeerAdvocate cannot be had; the texts are passages of {words} words, marks included, cut from the movie "
-    "reviews of ERASER: {train} to train on, {val} to stop by, {test} to test on, each from reviews of its own.",
+    "reviews of ERASER: {train} to train on, {val} to stop by, {test} to test on, each from different reviews.",
     SENTENCES: "BeerAdvocate cannot be had; the texts are the sentences of rotten-tomatoes: {train} to train on, {val} "
     "to stop by, {test} to test on.",
 }
 
 
 @functools.cache
-def texts(name: str, folder: Path | None) -> Split:
-    """Texts of this kind in three parts."""
+def read_texts(name: str, folder: Path | None) -> Split:
+    """Texts for training, validation and test."""
     if name == SENTENCES:
-        made = split(read(DATA[SENTENCES], None, folder), shares=(0.8, 0.1, 0.1))
-        found = [made.train, made.val, made.test]
+        sentences = split(read(DATA[SENTENCES], None, folder), shares=(0.8, 0.1, 0.1))
+        splits = [sentences.train, sentences.val, sentences.test]
     elif name == MOVIES:
-        found = [passages(read(DATA[MOVIES], part, folder)) for part in ("train", "val", "test")]
+        splits = [cut_passages(read(DATA[MOVIES], split_name, folder)) for split_name in ("train", "val", "test")]
     else:
         raise OptionError(f"texts are {' or '.join(DATA)}, not {name!r}")
-    return Split(*(evenly(part, most) for part, most in zip(found, MOST, strict=True)))
+    return Split(*(evenly(examples, limit) for examples, limit in zip(splits, MAX_TEXTS, strict=True)))
 
 
-def passages(examples: Sequence[Example], words: int = WORDS) -> list[Example]:
-    """Every text cut into pieces of so many words; what people marked is left out, and each piece has the label."""
-    made = []
-    for one in examples:
-        extents = words_of(one.text)
+def cut_passages(examples: Sequence[Example], words: int = PASSAGE_WORDS) -> list[Example]:
+    """Cut every text into passages of `words` words with the label of the text; human rationales are dropped."""
+    passages = []
+    for example in examples:
+        extents = words_of(example.text)
         for number, begin in enumerate(range(0, len(extents), words)):
-            own = extents[begin : begin + words]
-            if len(own) >= min(LEAST, words) or not number:
-                piece = one.text[own[0][0] : own[-1][1]]
-                made.append(replace(one, name=f"{one.name} {number + 1}", text=piece, spans=None, others=()))
-    return made
+            passage = extents[begin : begin + words]
+            if len(passage) >= min(MIN_WORDS, words) or not number:
+                text = example.text[passage[0][0] : passage[-1][1]]
+                name = f"{example.name} {number + 1}"
+                passages.append(replace(example, name=name, text=text, spans=None, others=()))
+    return passages
 
 
-def said(name: str, given: Split) -> str:
-    """What must be said of the texts."""
-    counts = {part: f"{len(getattr(given, part)):,}" for part in ("train", "val", "test")}
-    return SAID[name].format(words=WORDS, **counts)
+def describe_texts(name: str, texts: Split) -> str:
+    """Sentence for the report: which texts were used, and how many."""
+    counts = {split_name: f"{len(getattr(texts, split_name)):,}" for split_name in ("train", "val", "test")}
+    return DESCRIPTIONS[name].format(words=PASSAGE_WORDS, **counts)

@@ -1,4 +1,4 @@
-"""One run from the beginning to the end: train, see that the model relies on the plant, explain, measure."""
+"""One complete run: train a network, test that it relies on the plant, explain test inputs, measure the scores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,106 +16,143 @@ from torch import nn
 from rationales.evaluation.cache import model_print
 from rationales.evaluation.sampling import evenly
 from rationales.experiments.ground_truth.method_rows import MethodSpec
-from rationales.experiments.ground_truth.runs.method_measures import Questions, method_print, questions, told
-from rationales.experiments.ground_truth.runs.run_record import Attempt, Record, Stage
-from rationales.experiments.ground_truth.runs.run_spec import BIRDS, Plan, Setting
+from rationales.experiments.ground_truth.runs.method_measures import (
+    EncodedInputs,
+    encode_inputs,
+    measure_method,
+    method_fingerprint,
+)
+from rationales.experiments.ground_truth.runs.run_record import RunRecord, TrainingAttempt, TrainingCheckpoint
+from rationales.experiments.ground_truth.runs.run_spec import BIRDS, RunSettings, RunSpec
 from rationales.groundtruth import Modified, Planted
 from rationales.groundtruth.folds import Fold
 from rationales.groundtruth.training import Epoch, Folds, Further, Recipe, Trained, correct, train
 from rationales.models.model import Model
 
-STEPS = (0.6, 0.7, 0.8, 0.9, 0.95)  # accuracies on the way; beyond each, methods are asked once
+ACCURACY_STEPS = (0.6, 0.7, 0.8, 0.9, 0.95)  # during training, methods run when the accuracy first exceeds each
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
-    """A training about to begin, and what is to be explained after it."""
+class TrainingSetup:
+    """What a training needs, and the inputs that are explained after it."""
 
-    factory: Callable[[], nn.Module]
+    make_network: Callable[[], nn.Module]
     data: Folds
     recipe: Recipe
     test: Modified
-    where: str  # the plant, its place, and what it was put into
-    model: Callable[[nn.Module], Model]  # a trained network as something that can be explained
-    enough: float  # accuracy on the test part that a run must have
-    renew: Callable[[int], Fold] | None = None
-    also: Further | None = None
-    check: Callable[[nn.Module], str] | None = None  # what else keeps a trained model from counting; empty: nothing
+    plant_description: str  # the plant, its position, and the data
+    make_model: Callable[[nn.Module], Model]  # wraps a trained network so that methods can explain it
+    required_accuracy: float  # on the test set
+    training_fold: Callable[[int], Fold] | None = None  # training data of each epoch; None: always `data.train`
+    stop_condition: Further | None = None  # further condition under which training may stop
+    find_fault: Callable[[nn.Module], str] | None = None  # reason to reject a trained network; empty: none
     selects: bool = False
 
 
-Prepare = Callable[[Plan, Setting, int], Ready]  # the third is the number of the attempt
+PrepareTraining = Callable[[RunSpec, RunSettings, int], TrainingSetup]  # the last argument numbers the attempt
 
 
-def carry_out(
-    plan: Plan, setting: Setting, specs: Sequence[MethodSpec], prepare: Prepare, about: str, old: Record | None = None
-) -> Record:
-    """Train until a model is accurate and relies on the plant, `setting.tries` times at most, then ask the methods.
+def train_and_explain(
+    spec: RunSpec,
+    settings: RunSettings,
+    methods: Sequence[MethodSpec],
+    prepare: PrepareTraining,
+    data_settings: str,
+    previous: RunRecord | None = None,
+) -> RunRecord:
+    """Train until a model is accurate and relies on the plant, `settings.max_attempts` times at most, then explain.
 
-    `old`: an earlier record of the same run; where the training gives the very same model again, what methods said of
-    it is taken over, and where it failed with fewer trainings it goes on with the next.
+    `data_settings`: what else the run depends on (see `run_fingerprint`). `previous`: an earlier record of the run;
+    where training gives the same model again, its measures are reused, and where it failed with fewer attempts,
+    training continues with the next attempt.
     """
     began = time.perf_counter()
-    own = run_print(plan, setting, about)
-    failed = old is not None and old.failed and old.print == own
-    attempts = list(old.attempts[: setting.tries - 1]) if old is not None and failed else []
-    for number in range(len(attempts), setting.tries):
-        ready = prepare(plan, setting, number)
-        watch = _Watch(ready, setting)
+    fingerprint = run_fingerprint(spec, settings, data_settings)
+    failed = previous is not None and previous.failed and previous.fingerprint == fingerprint
+    attempts = list(previous.attempts[: settings.max_attempts - 1]) if previous is not None and failed else []
+    for number in range(len(attempts), settings.max_attempts):
+        setup = prepare(spec, settings, number)
+        checkpoints = _CheckpointKeeper(setup, settings)
         started = time.perf_counter()
-        with reproducible():
+        seed = settings.training_seed(spec, number)
+        with deterministic_convolutions():
             trained = train(
-                ready.factory,
-                ready.data,
-                ready.recipe,
-                seed=setting.training_seed(plan, number),
-                device=home(setting),
-                also=ready.also,
-                renew=ready.renew,
-                each=watch if setting.along else None,
-                half=plan.data == BIRDS,
+                setup.make_network,
+                setup.data,
+                setup.recipe,
+                seed=seed,
+                device=compute_device(settings),
+                also=setup.stop_condition,
+                renew=setup.training_fold,
+                each=checkpoints if settings.explain_during_training else None,
+                half=spec.data == BIRDS,
             )
-        attempts.append(_attempt(ready, trained, setting.training_seed(plan, number), time.perf_counter() - started))
-        if attempts[-1].why:
+        attempts.append(_describe_attempt(setup, trained, seed, time.perf_counter() - started))
+        if attempts[-1].rejection:
             continue
-        made = _explained(ready, trained, setting, specs, old)
+        record = _explain(setup, trained, settings, methods, previous)
         return replace(
-            made,
-            plan=plan,
-            print=own,
+            record,
+            spec=spec,
+            fingerprint=fingerprint,
             attempts=tuple(attempts),
-            stages=tuple(watch.asked(specs)),
+            checkpoints=tuple(checkpoints.measure(methods)),
             seconds=time.perf_counter() - began,
         )
-    why = f"{setting.tries} trainings with different seeds did not do: {attempts[-1].why}"
+    reason = f"all {settings.max_attempts} trainings were rejected; the last: {attempts[-1].rejection}"
     seconds = time.perf_counter() - began
-    return Record(plan, own, tuple(attempts), ready.test.bound, failed=why, seconds=seconds)
+    return RunRecord(spec, fingerprint, tuple(attempts), setup.test.bound, failed=reason, seconds=seconds)
 
 
-def missing(record: Record | None, plan: Plan, setting: Setting, specs: Sequence[MethodSpec], about: str) -> bool:
-    """Whether a run is still to be made, or has not all that is wanted of it."""
-    if record is None or record.print != run_print(plan, setting, about):
+def is_incomplete(
+    record: RunRecord | None, spec: RunSpec, settings: RunSettings, methods: Sequence[MethodSpec], data_settings: str
+) -> bool:
+    """Whether a run does not exist yet, is out of date, or lacks a requested method."""
+    if record is None or record.fingerprint != run_fingerprint(spec, settings, data_settings):
         return True
     if record.failed:
-        return len(record.attempts) < setting.tries
-    kind, size = ("image", round(record.units[0] ** 0.5)) if plan.data == BIRDS else ("text", 0)
-    return any(one.key not in record.told or record.told[one.key].print != _today(one, kind, size) for one in specs)
+        return len(record.attempts) < settings.max_attempts
+    kind, size = ("image", round(record.unit_counts[0] ** 0.5)) if spec.data == BIRDS else ("text", 0)
+    return any(
+        method.key not in record.measures
+        or record.measures[method.key].fingerprint != _current_fingerprint(method, kind, size)
+        for method in methods
+    )
 
 
-def run_print(plan: Plan, setting: Setting, about: str) -> str:
-    """A print of what a run depends on, methods and device left aside."""
-    shared = replace(setting, methods=(), data=None, device=None)
-    return hashlib.blake2b(repr((plan, shared, about, STEPS)).encode(), digest_size=8).hexdigest()
+def run_fingerprint(spec: RunSpec, settings: RunSettings, data_settings: str) -> str:
+    """Hash of everything that a run depends on except methods and device.
+
+    The hashed text uses the names of run files of format 1, so that stored runs stay valid when code is renamed.
+    """
+    shared = {
+        "study": settings.experiment,
+        "methods": (),
+        "limit": settings.limit,
+        "seed": settings.seed,
+        "data": None,
+        "device": None,
+        "fixed": settings.fixed_position,
+        "along": settings.explain_during_training,
+        "distinct": settings.distinct_kinds,
+        "shares": settings.selected_shares,
+    }
+
+    def call(name: str, arguments: dict[str, Any]) -> str:
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+    text = f"({call('Plan', spec.to_dict())}, {call('Setting', shared)}, {data_settings!r}, {ACCURACY_STEPS!r})"
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def home(setting: Setting) -> torch.device:
-    """Where models are trained and explained."""
-    return torch.device(setting.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+def compute_device(settings: RunSettings) -> torch.device:
+    """The device on which models are trained and explained: the requested one, else CUDA where available."""
+    return torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 @contextmanager
-def reproducible() -> Iterator[None]:
-    """Inside the block an NVIDIA card computes convolutions the same way every time."""
+def deterministic_convolutions() -> Iterator[None]:
+    """Make cuDNN use deterministic algorithms inside the block."""
     before = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
     try:
@@ -123,86 +161,106 @@ def reproducible() -> Iterator[None]:
         torch.backends.cudnn.deterministic = before
 
 
-def _attempt(ready: Ready, trained: Trained, seed: int, seconds: float) -> Attempt:
-    shown = trained.relies(ready.test.bound) if ready.test.bound < 1 else None  # else nothing can show it
-    why = ready.check(trained.module) if ready.check is not None else ""
-    if not why and trained.accuracy <= ready.enough:  # what the best epoch reaches on unseen examples decides
-        why = f"accuracy on the test part {trained.accuracy:.1%}, not above {ready.enough:.0%}"
-    if not why and shown is not None and not shown.relies:
-        why = str(shown)
-    p = shown.p if shown is not None else float("nan")
-    return Attempt(seed, ready.where, trained.accuracy, trained.tested, len(trained.history), seconds, p, why)
-
-
-def explained_inputs(planted: Sequence[Planted], limit: int) -> list[Planted]:
-    """At most so many of the test inputs, as many of each class as can be, evenly spread."""
-    sides = [[one for one in planted if one.which == which] for which in sorted({one.which for one in planted})]
-    taken: set[str] = set()
-    for place, own in enumerate(sides):
-        count = max(1, (limit + len(sides) - 1 - place) // len(sides))
-        taken |= {one.example.name for one in evenly(own, count)}
-    return [one for one in planted if one.example.name in taken][:limit]
-
-
-def _questions(ready: Ready, module: nn.Module, setting: Setting) -> Questions:
-    return questions(
-        ready.model(module),
-        explained_inputs(ready.test.planted, setting.limit),
-        background=ready.test.planted,
-        shares=setting.shares,
-        selects=ready.selects,
-        seed=setting.seed,
+def _describe_attempt(setup: TrainingSetup, trained: Trained, seed: int, seconds: float) -> TrainingAttempt:
+    # With a bound of 1 the original features suffice, and no accuracy can show that the model uses the plant.
+    reliance = trained.relies(setup.test.bound) if setup.test.bound < 1 else None
+    rejection = setup.find_fault(trained.module) if setup.find_fault is not None else ""
+    if not rejection and trained.accuracy <= setup.required_accuracy:
+        rejection = f"accuracy on the test set {trained.accuracy:.1%}, not above {setup.required_accuracy:.0%}"
+    if not rejection and reliance is not None and not reliance.relies:
+        rejection = str(reliance)
+    return TrainingAttempt(
+        seed,
+        setup.plant_description,
+        trained.accuracy,
+        trained.tested,
+        len(trained.history),
+        seconds,
+        reliance.p if reliance is not None else float("nan"),
+        rejection,
     )
 
 
-def _explained(
-    ready: Ready, trained: Trained, setting: Setting, specs: Sequence[MethodSpec], old: Record | None
-) -> Record:
-    """What methods say of a trained model; the fields that tell of the training are filled in by the caller."""
-    asked = _questions(ready, trained.module, setting)
-    weights = model_print(asked.model)
-    known = {} if old is None or old.weights != weights or setting.along else dict(old.told)
-    for one in specs:
-        if one.key not in known or known[one.key].print != _today(one, asked.model.kind, asked.size):
-            known[one.key] = told(asked, one)
-    return Record(
-        plan=Plan("", ""),
-        print="",
+def select_inputs(planted: Sequence[Planted], limit: int) -> list[Planted]:
+    """At most `limit` of the test inputs, evenly spread, with equal numbers of each class where possible."""
+    manipulations = sorted({item.which for item in planted})
+    by_manipulation = [[item for item in planted if item.which == number] for number in manipulations]
+    selected: set[str] = set()
+    for i, items in enumerate(by_manipulation):
+        count = max(1, (limit + len(by_manipulation) - 1 - i) // len(by_manipulation))
+        selected |= {item.example.name for item in evenly(items, count)}
+    return [item for item in planted if item.example.name in selected][:limit]
+
+
+def _encode(setup: TrainingSetup, module: nn.Module, settings: RunSettings) -> EncodedInputs:
+    return encode_inputs(
+        setup.make_model(module),
+        select_inputs(setup.test.planted, settings.limit),
+        background=setup.test.planted,
+        selected_shares=settings.selected_shares,
+        selects=setup.selects,
+        seed=settings.seed,
+    )
+
+
+def _explain(
+    setup: TrainingSetup,
+    trained: Trained,
+    settings: RunSettings,
+    methods: Sequence[MethodSpec],
+    previous: RunRecord | None,
+) -> RunRecord:
+    """Measures of all methods on a trained model; the caller fills in the fields about the training."""
+    inputs = _encode(setup, trained.module, settings)
+    model_fingerprint = model_print(inputs.model)
+    reusable = (
+        previous is not None
+        and previous.model_fingerprint == model_fingerprint
+        and not settings.explain_during_training
+    )
+    measures = dict(previous.measures) if previous is not None and reusable else {}
+    for method in methods:
+        current = _current_fingerprint(method, inputs.model.kind, inputs.size)
+        if method.key not in measures or measures[method.key].fingerprint != current:
+            measures[method.key] = measure_method(inputs, method)
+    return RunRecord(
+        spec=RunSpec("", ""),
+        fingerprint="",
         attempts=(),
-        bound=ready.test.bound,
-        weights=weights,
-        names=tuple(one.example.name for one in asked.planted),
-        which=tuple(one.which for one in asked.planted),
-        units=tuple(len(one) for one in asked.regions),
-        region=tuple(int(one.sum()) for one in asked.regions),
-        idle=tuple(int(one.sum()) for one in asked.idle),
-        told=known,
+        accuracy_bound=setup.test.bound,
+        model_fingerprint=model_fingerprint,
+        input_names=tuple(item.example.name for item in inputs.planted),
+        manipulations=tuple(item.which for item in inputs.planted),
+        unit_counts=tuple(len(region) for region in inputs.regions),
+        region_sizes=tuple(int(region.sum()) for region in inputs.regions),
+        distractor_sizes=tuple(int(distractors.sum()) for distractors in inputs.distractors),
+        measures=measures,
     )
 
 
-def _today(spec: MethodSpec, kind: str, size: int) -> str:
-    """The print of what this method would say now."""
-    return method_print(spec, spec.built(kind, size))
+def _current_fingerprint(spec: MethodSpec, kind: str, size: int) -> str:
+    return method_fingerprint(spec, spec.build_method(kind, size))
 
 
-class _Watch:
-    """Keeps the model as it is during the training, once for every step of accuracy, so that methods can be asked."""
+class _CheckpointKeeper:
+    """Training callback that copies the network whenever its test accuracy first exceeds one of the steps."""
 
-    def __init__(self, ready: Ready, setting: Setting) -> None:
-        self.ready, self.setting = ready, setting
-        self.test = ready.data.test.to(home(setting))
-        self.kept: list[tuple[int, float, nn.Module]] = []  # the epoch, the accuracy, and a copy
+    def __init__(self, setup: TrainingSetup, settings: RunSettings) -> None:
+        self.setup, self.settings = setup, settings
+        self.test = setup.data.test.to(compute_device(settings))
+        self.copies: list[tuple[int, float, nn.Module]] = []  # epoch, accuracy, network
         self.reached = -1
 
     def __call__(self, epoch: Epoch, module: nn.Module) -> None:
-        accuracy = correct(module, self.test, self.ready.recipe.batch) / len(self.test)
-        step = sum(accuracy > one for one in STEPS)
+        accuracy = correct(module, self.test, self.setup.recipe.batch) / len(self.test)
+        step = sum(accuracy > threshold for threshold in ACCURACY_STEPS)
         if step > self.reached:
             self.reached = step
-            self.kept.append((epoch.number, accuracy, copy.deepcopy(module)))
+            self.copies.append((epoch.number, accuracy, copy.deepcopy(module)))
 
-    def asked(self, specs: Sequence[MethodSpec]) -> Iterator[Stage]:
-        """What methods say of each."""
-        for epoch, accuracy, module in self.kept:
-            asked = _questions(self.ready, module, self.setting)
-            yield Stage(epoch, accuracy, {one.key: told(asked, one) for one in specs})
+    def measure(self, methods: Sequence[MethodSpec]) -> Iterator[TrainingCheckpoint]:
+        """Measures of all methods on each copy."""
+        for epoch, accuracy, module in self.copies:
+            inputs = _encode(self.setup, module, self.settings)
+            measures = {method.key: measure_method(inputs, method) for method in methods}
+            yield TrainingCheckpoint(epoch, accuracy, measures)
