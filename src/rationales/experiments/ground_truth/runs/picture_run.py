@@ -13,6 +13,7 @@ from rationales.experiments.ground_truth.runs.training_run import (
     TrainingSetup,
     compute_device,
     is_incomplete,
+    recipe_text,
     train_and_explain,
 )
 from rationales.groundtruth import keeping, modify
@@ -38,7 +39,7 @@ def data_settings(spec: RunSpec) -> str:
     """Recipe and constants that a run depends on, as text for its fingerprint."""
     recipe = PICTURE_NETWORKS[spec.network].recipe
     constants = (bird_pictures.SIZE, bird_pictures.VERSIONS, bird_pictures.MAX_SHIFT, EPOCH_SLICES, REQUIRED_ACCURACY)
-    return repr((recipe, *constants))
+    return recipe_text(recipe, *constants)
 
 
 def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup:

@@ -9,7 +9,12 @@ from rationales.experiments.ground_truth.runs import review_passages
 from rationales.experiments.ground_truth.runs.networks import SHARE_TOLERANCE, TEXT_NETWORKS
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
 from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
-from rationales.experiments.ground_truth.runs.training_run import TrainingSetup, is_incomplete, train_and_explain
+from rationales.experiments.ground_truth.runs.training_run import (
+    TrainingSetup,
+    is_incomplete,
+    recipe_text,
+    train_and_explain,
+)
 from rationales.groundtruth import find_plant, modify
 from rationales.groundtruth.explainable import near_rate, selected_share, word_model
 from rationales.groundtruth.folds import Fold, text_fold
@@ -42,7 +47,7 @@ def data_settings(spec: RunSpec) -> str:
     """Recipe and constants that a run depends on, as text for its fingerprint."""
     constants = (review_passages.PASSAGE_WORDS, review_passages.MAX_TEXTS)
     limits = (SHARE_TOLERANCE, MAX_EXCESS, REQUIRED_ACCURACY)
-    return repr((TEXT_NETWORKS[spec.network].recipe, *constants, *limits))
+    return recipe_text(TEXT_NETWORKS[spec.network].recipe, *constants, *limits)
 
 
 def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import torch
@@ -123,7 +123,7 @@ def is_incomplete(
 def run_fingerprint(spec: RunSpec, settings: RunSettings, data_settings: str) -> str:
     """Hash of everything that a run depends on except methods and device.
 
-    The hashed text uses the names of run files of format 1, so that stored runs stay valid when code is renamed.
+    The hashed text uses the names of file format 1, so that stored runs stay valid when classes or fields are renamed.
     """
     shared = {
         "study": settings.experiment,
@@ -137,12 +137,22 @@ def run_fingerprint(spec: RunSpec, settings: RunSettings, data_settings: str) ->
         "distinct": settings.distinct_kinds,
         "shares": settings.selected_shares,
     }
-
-    def call(name: str, arguments: dict[str, Any]) -> str:
-        return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-
-    text = f"({call('Plan', spec.to_dict())}, {call('Setting', shared)}, {data_settings!r}, {ACCURACY_STEPS!r})"
+    run_text, shared_text = _call_text("Plan", spec.to_dict()), _call_text("Setting", shared)
+    text = f"({run_text}, {shared_text}, {data_settings!r}, {ACCURACY_STEPS!r})"
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def recipe_text(recipe: Recipe, *constants: Any) -> str:
+    """A training recipe and constants as text for `run_fingerprint`, also in the names of file format 1."""
+    values = dict(zip(_RECIPE_KEYS, astuple(recipe), strict=True))
+    return f"({', '.join([_call_text('Recipe', values), *map(repr, constants)])})"
+
+
+_RECIPE_KEYS = ("epochs", "least", "until", "rate", "warm", "batch", "decay", "clip")
+
+
+def _call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def compute_device(settings: RunSettings) -> torch.device:
