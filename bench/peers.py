@@ -97,10 +97,10 @@ class Child:
         answer = self.read_answer()
         self.ways, self.version = answer["ready"], answer["version"]
 
-    def explain(self, way: str, text: str) -> dict[str, float]:
+    def explain(self, explainer: str, text: str) -> dict[str, float]:
         """Seconds by either clock."""
         assert self.process.stdin is not None
-        self.process.stdin.write((json.dumps({"way": way, "text": text}) + "\n").encode())
+        self.process.stdin.write((json.dumps({"way": explainer, "text": text}) + "\n").encode())
         self.process.stdin.flush()
         return self.read_answer()
 
@@ -123,7 +123,7 @@ class Child:
 
 
 def compare(args: argparse.Namespace, model: Path, text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Seconds of every way in every round, and who was left out for what reason."""
+    """Seconds of every explainer in every round, and who was left out for what reason."""
     children: dict[str, Child] = {}
     out: dict[str, str] = {}
     results: dict[str, dict[str, Any]] = {}
@@ -140,18 +140,18 @@ def compare(args: argparse.Namespace, model: Path, text: str) -> tuple[dict[str,
             try:
                 python = Path(sys.executable) if name == OURS else environment(name, args.envs)
                 children[name] = Child(name, python, model, args.threads, args.limit)
-                for way in children[name].ways:
-                    children[name].explain(way, words(8))
-                    results[f"{name}: {way}"] = {"version": children[name].version, "wall": [], "cpu": []}
+                for explainer in children[name].ways:
+                    children[name].explain(explainer, words(8))
+                    results[f"{name}: {explainer}"] = {"version": children[name].version, "wall": [], "cpu": []}
             except LeftOutError as error:
                 leave(name, error)
         for _ in range(args.repeat):
             for name, child in list(children.items()):
                 try:
-                    for way in child.ways:
-                        spent = child.explain(way, text)
+                    for explainer in child.ways:
+                        spent = child.explain(explainer, text)
                         for clock in ("wall", "cpu"):
-                            results[f"{name}: {way}"][clock].append(spent[clock])
+                            results[f"{name}: {explainer}"][clock].append(spent[clock])
                 except LeftOutError as error:
                     leave(name, error)
     finally:

@@ -52,7 +52,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
     """Pictures, their classes, and for each (h, w, 3) bytes: white inside the boxes."""
-    found, classes, boxes = [], [], []
+    images, classes, boxes = [], [], []
     with (folder / "index.csv").open(encoding="utf-8") as table:
         for line in csv.DictReader(table):
             picture = read(folder / "images" / line["file"])
@@ -60,10 +60,10 @@ def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
             for box in line["boxes"].split(";"):
                 left, top, right, bottom = map(int, box.split())
                 inside[top : bottom + 1, left : right + 1] = 255
-            found.append(picture)
+            images.append(picture)
             classes.append(int(line["class_index"]))
             boxes.append(inside)
-    return found, classes, boxes
+    return images, classes, boxes
 
 
 def faithful(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> np.ndarray:
@@ -107,8 +107,8 @@ def compare(
     model: ImageModel, data: Any, rows: dict[str, dict[str, Any]], save: Callable[[dict[str, Any]], None]
 ) -> None:
     """The figures of every row; `save` is called after each, so that nothing is lost when time runs out."""
-    shown, classes, boxes = data
-    encoded = model.encode(shown)
+    images, classes, boxes = data
+    encoded = model.encode(images)
     device = next(model.module.parameters()).device
     target = torch.tensor(classes, device=device)
     inside = torch.stack([place(Picture(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
@@ -126,7 +126,7 @@ def compare(
             for title, values in by_name.items():
                 table[title] = figures(model, encoded, target, inside, values) | {"seconds": seconds, "steps": steps}
                 print(f"{title:<40} {_line(table[title]['all'], table[title])}", file=sys.stderr, flush=True)
-                save({"model": model.name, "pictures": len(shown), "accuracy": accuracy, "area": area, "rows": table})
+                save({"model": model.name, "pictures": len(images), "accuracy": accuracy, "area": area, "rows": table})
 
 
 def starts(encoded: list[Any]) -> range:
@@ -161,10 +161,10 @@ def smoothed(model: ImageModel, encoded: list[Any], scores: Tensor, width: float
 
 def best_width(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> float:
     """The width with the least sufficiency minus comprehensiveness on the pictures that things are chosen on."""
-    some, few, own = encoded[TUNED_ON], target[TUNED_ON], scores[TUNED_ON]
+    tuning_inputs, tuning_targets, tuning_scores = encoded[TUNED_ON], target[TUNED_ON], scores[TUNED_ON]
     by_setting = {}
     for width in WIDTHS:
-        suff_comp = faithful(model, some, few, smoothed(model, some, own, width))
+        suff_comp = faithful(model, tuning_inputs, tuning_targets, smoothed(model, tuning_inputs, tuning_scores, width))
         by_setting[width] = float((suff_comp[:, 0] - suff_comp[:, 1]).mean())
     return min(by_setting, key=lambda width: by_setting[width])
 
@@ -189,8 +189,8 @@ def main() -> None:
         return
     rows = json.loads(args.rows.read_text(encoding="utf-8")) if args.rows else ROWS
     rows = {name: how for name, how in rows.items() if args.only is None or name in args.only.split(";")}
-    which = slice(*(int(part) for part in args.pictures.split(":")))
-    data = tuple(part[which] for part in pictures(args.data))
+    selected = slice(*(int(bound) for bound in args.pictures.split(":")))
+    data = tuple(column[selected] for column in pictures(args.data))
     results: dict[str, dict[str, Any]] = {}
 
     def save(result: dict[str, Any]) -> None:
@@ -209,10 +209,13 @@ def main() -> None:
             f"\n{result['model']}: {result['pictures']} pictures, accuracy {result['accuracy']:.3f}, "
             f"boxes {result['area']:.3f}"
         )
-        for part, what in (("all", "all pictures"), ("fresh", "without every fifth, which settings were chosen on")):
-            print(f"{what:<40} sufficiency          comprehensiveness    best 15 % in boxes      a picture")
+        for subset, description in (
+            ("all", "all pictures"),
+            ("fresh", "without every fifth, which settings were chosen on"),
+        ):
+            print(f"{description:<40} sufficiency          comprehensiveness    best 15 % in boxes      a picture")
             for name, row in result["rows"].items():
-                print(f"{name:<40} {_line(row[part], row)}")
+                print(f"{name:<40} {_line(row[subset], row)}")
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ def grown(name: str, args: argparse.Namespace, device: torch.device, sizes: Sequ
         times = interleaved({key: work for key, (_, work) in works.items()}, args.repeat, device, args.clock)
         points = [(size, 1e3 * statistics.median(times[key]) / args.steps) for key, (size, _) in works.items()]
         unit = "ms/step"
-    size, cost = [one for one, _ in points], [one for _, one in points]
+    size, cost = [value for value, _ in points], [value for _, value in points]
     return {
         "grows": name,
         "unit": unit,

@@ -25,7 +25,7 @@ import flops
 import torch
 from subjects import SIZES, SIZES_OF_PICTURES, config_of, of_length, pictures, random_image, reviews, text_model, tokens
 from timing import (
-    Seen,
+    TimedDescent,
     arguments,
     headline,
     matmul_peak,
@@ -84,17 +84,17 @@ def measure(case: Case, device: torch.device, peak: float, clock: str) -> dict[s
         rationales.explain(case.model, case.inputs, options=case.options | options)
 
     times: list[float] = []
-    parts: list[list[Seen]] = []
-    with peak_memory(device) as most:
+    runs: list[list[TimedDescent]] = []
+    with peak_memory(device) as peak_memory_mb:
         explain(**({"steps": 2} if case.count > 1 or device.type == "cpu" else {}))
         for _ in range(case.repeat):
-            with watched(device, clock) as seen:
+            with watched(device, clock) as descents:
                 times.append(seconds(explain, device, clock))
-            parts.append(seen)
-    inside = statistics.median(sum(one.seconds for one in seen) for seen in parts)
-    seen = parts[0]  # the same seed: all runs take the same steps
-    steps = [count for one in seen for count in one.steps]
-    work = sum(flops.of_run(one, case.row) for one in seen)
+            runs.append(descents)
+    inside = statistics.median(sum(descent.seconds for descent in descents) for descents in runs)
+    descents = runs[0]  # the same seed: all runs take the same steps
+    steps = [count for descent in descents for count in descent.steps]
+    work = sum(flops.of_run(descent, case.row) for descent in descents)
     return {
         "model": case.name,
         "input": case.title,
@@ -106,25 +106,25 @@ def measure(case: Case, device: torch.device, peak: float, clock: str) -> dict[s
         "steps": statistics.mean(steps),
         "flops_per_second": work / inside,
         "share_of_peak": work / inside / peak,
-        "peak_megabytes": most[0],
+        "peak_megabytes": peak_memory_mb[0],
         "runs": times,
     }
 
 
-def line(found: dict[str, Any]) -> list[str]:
+def line(figures: dict[str, Any]) -> list[str]:
     """The same to be read."""
     return [
-        found["model"],
-        found["input"],
-        found["preset"],
-        str(found["inputs"]),
-        f"{found['seconds_per_input']:.3f}",
-        f"{found['lowest_seconds_per_input']:.3f}",
-        f"{found['ms_per_step']:.2f}",
-        f"{found['steps']:.0f}",
-        f"{found['flops_per_second'] / 1e12:.3g}",
-        f"{found['share_of_peak']:.0%}",
-        f"{found['peak_megabytes']:.0f}",
+        figures["model"],
+        figures["input"],
+        figures["preset"],
+        str(figures["inputs"]),
+        f"{figures['seconds_per_input']:.3f}",
+        f"{figures['lowest_seconds_per_input']:.3f}",
+        f"{figures['ms_per_step']:.2f}",
+        f"{figures['steps']:.0f}",
+        f"{figures['flops_per_second'] / 1e12:.3g}",
+        f"{figures['share_of_peak']:.0%}",
+        f"{figures['peak_megabytes']:.0f}",
     ]
 
 
@@ -163,11 +163,11 @@ def text_cases(name: str, args: argparse.Namespace, device: torch.device) -> Ite
 
 def picture_cases(name: str, args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     """One picture of every size, then many; three baselines, and the paper's own for its preset."""
-    paper, own = PAPER[name]
+    paper, baselines = PAPER[name]
     for side in args.sides:
         for preset, options in presets(args, paper, random=True):
             three = preset.startswith("default")
-            model = random_image(name, side, device, *([] if three else [own]))
+            model = random_image(name, side, device, *([] if three else [baselines]))
             config = config_of(model)
             row = flops.resnet(config, side) if name == "resnet-50" else flops.vit(config)
             images = pictures(max(args.pictures, 1), side)

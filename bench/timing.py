@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from field import held
+from field import peak_process_memory
 from torch import Tensor
 
 from rationales.errors import OptionError, RationalesError
@@ -104,7 +104,7 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TimedDescent:
     """One optimisation: what was asked, and how long it took."""
 
     method: MaskSettings
@@ -114,18 +114,18 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watched(device: torch.device, clock: str = "wall") -> Iterator[list[Seen]]:
+def watched(device: torch.device, clock: str = "wall") -> Iterator[list[TimedDescent]]:
     """Times the optimisation inside `explain`, beside all else that `explain` does."""
-    seen: list[Seen] = []
+    descents: list[TimedDescent] = []
 
     def timed(batch: Batch, target: Tensor, settings: MaskSettings, *arguments: Any) -> MaskResult:
         parts: list[MaskResult] = []
         spent = seconds(lambda: parts.append(optimize(batch, target, settings, *arguments)), device, clock)
-        seen.append(Seen(settings, batch, parts[0].steps, spent))
+        descents.append(TimedDescent(settings, batch, parts[0].steps, spent))
         return parts[0]
 
     with patch.object(marc, "optimize", timed):
-        yield seen
+        yield descents
 
 
 def matmul_peak(device: torch.device, clock: str = "wall") -> float:
@@ -144,7 +144,7 @@ def matmul_peak(device: torch.device, clock: str = "wall") -> float:
 
 @contextlib.contextmanager
 def peak_memory(device: torch.device) -> Iterator[list[float]]:
-    """The most that was held inside the block beyond what was held before it, in MB.
+    """Peak memory inside the block minus the memory in use before it, in MB.
 
     On CUDA what tensors hold; on a CPU what the process holds, of which the allocator keeps some for later use.
     """
@@ -159,9 +159,9 @@ def peak_memory(device: torch.device) -> Iterator[list[float]]:
     else:
         with contextlib.suppress(OSError, AttributeError):  # only the GNU C library has it
             ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or it would be used again unseen
-        before = held(forget=True)
+        before = peak_process_memory(reset=True)
         yield peak
-        peak.append(held() - before)
+        peak.append(peak_process_memory() - before)
 
 
 def setting(device: torch.device, clock: str = "wall") -> dict[str, Any]:
