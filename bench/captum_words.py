@@ -27,29 +27,29 @@ def attributions(model: TextModel, text: str, samples: int, permutations: int) -
     owner = batch.owner[0].clamp(max=batch.size[1])  # special tokens are one more feature
     feature = owner[None, :, None]
 
-    def said(embedded: Tensor) -> Tensor:
+    def probabilities(embedded: Tensor) -> Tensor:
         masks = {"attention_mask": batch.attention.expand(len(embedded), -1)}
         if batch.types is not None:
             masks["token_type_ids"] = batch.types.expand(len(embedded), -1)
-        found: Tensor = module(inputs_embeds=embedded, **masks).logits.softmax(-1)
-        return found
+        outputs: Tensor = module(inputs_embeds=embedded, **masks).logits.softmax(-1)
+        return outputs
 
     def frozen(work: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        def held() -> Tensor:
+        def run() -> Tensor:
             with model.borrowed():
                 return work()
 
-        return held
+        return run
 
-    gradients = attr.IntegratedGradients(said)
-    occlusion = attr.Occlusion(said)
-    lime = attr.Lime(said, interpretable_model=SkLearnLinearRegression())
-    shapley = attr.ShapleyValueSampling(said)
+    gradients = attr.IntegratedGradients(probabilities)
+    occlusion = attr.Occlusion(probabilities)
+    lime = attr.Lime(probabilities, interpretable_model=SkLearnLinearRegression())
+    shapley = attr.ShapleyValueSampling(probabilities)
 
     @torch.no_grad()
     def perturbed(method: Any, **how: Any) -> Tensor:
-        found: Tensor = method.attribute(words, baselines=empty, target=target, perturbations_per_eval=AT_ONCE, **how)
-        return found
+        scores: Tensor = method.attribute(words, baselines=empty, target=target, perturbations_per_eval=AT_ONCE, **how)
+        return scores
 
     width = words.shape[-1]
     return {

@@ -36,12 +36,12 @@ def literal(w: Tensor, sigma: Tensor) -> Tensor:
     return (weights * torch.exp(-square / widths)).sum(1).view_as(w)
 
 
-def measure(way: str, side: int, sigma: float, runs: int) -> dict[str, float]:
-    """Milliseconds and megabytes of one way, in this process."""
+def measure(implementation: str, side: int, sigma: float, runs: int) -> dict[str, float]:
+    """Milliseconds and megabytes of one implementation, in this process."""
     source = torch.Generator().manual_seed(0)
     w = torch.randn(1, side, side, generator=source).requires_grad_()
     spread = (sigma * (0.6 + 0.4 * torch.rand(1, side, side, generator=source))).clamp(min=0.6).requires_grad_()
-    field: Callable[[Tensor, Tensor], Tensor] = literal if way == "unfold" else grid_field
+    field: Callable[[Tensor, Tensor], Tensor] = literal if implementation == "unfold" else grid_field
 
     def once(w: Tensor, spread: Tensor) -> float:
         start = time.perf_counter()
@@ -49,15 +49,15 @@ def measure(way: str, side: int, sigma: float, runs: int) -> dict[str, float]:
         return time.perf_counter() - start
 
     torch.autograd.grad(w.sigmoid().mean(), w)  # autograd's own threads and buffers
-    before = held(forget=True)
+    before = peak_process_memory(reset=True)
     best = min(once(w, spread) for _ in range(runs))
-    return {"ms": 1000 * best, "megabytes": held() - before}
+    return {"ms": 1000 * best, "megabytes": peak_process_memory() - before}
 
 
-def held(forget: bool = False) -> float:
-    """The most memory this process has held since it was told to forget, in MB; nan where there is no /proc."""
+def peak_process_memory(reset: bool = False) -> float:
+    """Peak memory of this process since the last reset, in MB; NaN without /proc."""
     try:
-        if forget:
+        if reset:
             Path("/proc/self/clear_refs").write_text("5")  # the peak becomes what is held now
         status = Path("/proc/self/status").read_text()
     except OSError:
@@ -70,11 +70,11 @@ def agreement(side: int, sigma: float) -> float:
     source = torch.Generator().manual_seed(0)
     w = torch.randn(1, side, side, generator=source).requires_grad_()
     spread = (sigma * (0.6 + 0.4 * torch.rand(1, side, side, generator=source))).requires_grad_()
-    found = []
+    results = []
     for field in (literal, grid_field):
         z = field(w, spread)
-        found.append((z.detach(), *torch.autograd.grad(z.sigmoid().mean(), (w, spread))))
-    return max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(*found, strict=True))
+        results.append((z.detach(), *torch.autograd.grad(z.sigmoid().mean(), (w, spread))))
+    return max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(*results, strict=True))
 
 
 def main() -> None:
@@ -82,18 +82,18 @@ def main() -> None:
     parser.add_argument("--sides", type=int, nargs="+", default=[224, 384])
     parser.add_argument("--sigmas", type=float, nargs="+", default=[1.2, 5.0, 20.0])
     parser.add_argument("--one", help=argparse.SUPPRESS)  # JSON: what a process of its own measures
-    given = parser.parse_args()
-    if given.one:
-        print(json.dumps(measure(**json.loads(given.one))))
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measure(**json.loads(args.one))))
         return
     print(f"one mask, float32, CPU, {torch.get_num_threads()} threads, torch {torch.__version__}; forward + backward")
     print(f"largest relative difference between the two at 64 x 64, sigma up to 20: {agreement(64, 20.0):.1e}")
     print(f"{'side':>5} {'sigma':>6} {'unfold ms':>10} {'ours ms':>8} {'ratio':>6} {'unfold MB':>10} {'ours MB':>8}")
-    for side in given.sides:
-        for sigma in given.sigmas:
+    for side in args.sides:
+        for sigma in args.sigmas:
             old, new = (
-                alone({"way": way, "side": side, "sigma": sigma, "runs": runs})
-                for way, runs in (("unfold", 2), ("ours", 7))
+                alone({"implementation": implementation, "side": side, "sigma": sigma, "runs": runs})
+                for implementation, runs in (("unfold", 2), ("ours", 7))
             )
             print(
                 f"{side:>5} {sigma:>6g} {old['ms']:>10.0f} {new['ms']:>8.1f} {old['ms'] / new['ms']:>6.0f} "
@@ -102,9 +102,9 @@ def main() -> None:
             )
 
 
-def alone(what: dict[str, object]) -> dict[str, float]:
+def alone(settings: dict[str, object]) -> dict[str, float]:
     """`measure` in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--one", json.dumps(what)], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([sys.executable, __file__, "--one", json.dumps(settings)], stdout=subprocess.PIPE, check=True)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from timing import Seen
+from timing import TimedDescent
 
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
@@ -67,11 +67,11 @@ def resnet(config: Any, side: int) -> float:
     return float(2 * total + 4 * inside * config.num_labels)
 
 
-def of_run(seen: Seen, row: Callable[[int], float]) -> float:
+def of_run(descent: TimedDescent, row: Callable[[int], float]) -> float:
     """All operations of one optimisation: every row of every step of every input; `row` takes a row's size."""
-    owner, cost = seen.batch.rows.input.tolist(), seen.batch.cost()
-    once: float = sum(seen.steps[number] * row(size) for number, size in zip(owner, cost, strict=True))
-    return rows_per_step(seen.method, seen.batch) * once
+    owner, cost = descent.batch.rows.input.tolist(), descent.batch.cost()
+    once: float = sum(descent.steps[number] * row(size) for number, size in zip(owner, cost, strict=True))
+    return rows_per_step(descent.method, descent.batch) * once
 
 
 def rows_per_step(settings: MaskSettings, batch: Batch) -> float:

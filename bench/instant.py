@@ -39,22 +39,22 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    model = rationales.load(given.model, device=given.device)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    model = rationales.load(args.model, device=args.device)
     assert isinstance(model, TextModel)
-    text, size = _text(model, given.tokens)
+    text, size = _text(model, args.tokens)
     with tempfile.TemporaryDirectory() as folder:
-        options, kind = _masker(model, text, given.masker, Path(folder))
-        many = [f"{number} {text}" for number in range(given.many)]  # no two alike
-        print(f"{model.name} on {given.device}, {given.threads} thread(s), {size} tokens, {kind}")
-        print(f"{'':<30} {'one text':>12} {f'of {given.many} together':>16}")
+        options, kind = _masker(model, text, args.masker, Path(folder))
+        many = [f"{number} {text}" for number in range(args.many)]  # no two alike
+        print(f"{model.name} on {args.device}, {args.threads} thread(s), {size} tokens, {kind}")
+        print(f"{'':<30} {'one text':>12} {f'of {args.many} together':>16}")
 
         def read(texts: list[str]) -> Batch:
-            return model.batch(model.encode([TextInput(one) for one in texts]))
+            return model.batch(model.encode([TextInput(text) for text in texts]))
 
-        def scored(name: str, more: dict[str, object], texts: list[str]) -> Callable[[], None]:
-            method, batch = build(name, more), read(texts)
+        def scored(name: str, options: dict[str, object], texts: list[str]) -> Callable[[], None]:
+            method, batch = build(name, options), read(texts)
 
             def work() -> None:
                 with model.borrowed():
@@ -71,29 +71,29 @@ def main() -> None:
 
             return work
 
-        def whole(texts: list[str]) -> Callable[[], None]:
+        def explain_all(texts: list[str]) -> Callable[[], None]:
             return lambda: rationales.explain(model, texts, method="marc-instant", options=options) and None
 
-        def steps(name: str, more: dict[str, object], few: dict[str, object]) -> Work:
+        def steps(name: str, options: dict[str, object], few: dict[str, object]) -> Work:
             """Long work is timed once, after a few steps of it."""
 
-            def made(texts: list[str]) -> Callable[[], None]:
-                scored(name, more | few, texts)()
-                return scored(name, more, texts)
+            def work(texts: list[str]) -> Callable[[], None]:
+                scored(name, options | few, texts)()
+                return scored(name, options, texts)
 
-            return made
+            return work
 
         rows: list[tuple[str, Work, int]] = [
-            ("reading", lambda texts: lambda: read(texts) and None, given.repeat),
-            ("the model's answer", plain, given.repeat),
-            ("marc-instant, scores", lambda texts: scored("marc-instant", options, texts), given.repeat),
-            ("marc-instant, all of explain()", whole, given.repeat),
+            ("reading", lambda texts: lambda: read(texts) and None, args.repeat),
+            ("the model's answer", plain, args.repeat),
+            ("marc-instant, scores", lambda texts: scored("marc-instant", options, texts), args.repeat),
+            ("marc-instant, all of explain()", explain_all, args.repeat),
             ("marc-instant, refine=15", steps("marc-instant", options | {"refine": 15}, {"refine": 2}), 1),
             ("marc", steps("marc", {}, {"steps": 2}), 1),
         ]
         for name, work, repeat in rows:
             alone = _milliseconds(work([text]), repeat, model)
-            together = _milliseconds(work(many), repeat, model) / given.many
+            together = _milliseconds(work(many), repeat, model) / args.many
             print(f"{name:<30} {alone:>9.1f} ms {together:>13.1f} ms", flush=True)
 
 
@@ -101,23 +101,23 @@ def _text(model: TextModel, tokens: int) -> tuple[str, int]:
     """Words in a circle until there are so many tokens."""
     words, count = WORDS.split(), 1
     while True:
-        text = " ".join(words[place % len(words)] for place in range(count))
+        text = " ".join(words[i % len(words)] for i in range(count))
         size = sum(len(row.ids) for row in model.encode([TextInput(text)])[0].rows)
         if size >= tokens:
             return text, size
         count += 1
 
 
-def _masker(model: TextModel, text: str, given: str | None, folder: Path) -> tuple[dict[str, object], str]:
+def _masker(model: TextModel, text: str, path: str | None, folder: Path) -> tuple[dict[str, object], str]:
     """Options that name a masker; time does not depend on how well it was trained."""
-    if given:
-        return {"masker": given}, f"masker {given}"
+    if path:
+        return {"masker": path}, f"masker {path}"
     try:
         rationales.explain(model, "a text", method="marc-instant")
         return {}, "the masker that ships"
     except OptionError:
-        made = train(model, [text], TrainSettings(steps=1, looks=1))
-        return {"masker": str(made.save(folder / "masker.safetensors"))}, "a masker of the default size, not trained"
+        masker = train(model, [text], TrainSettings(steps=1, looks=1))
+        return {"masker": str(masker.save(folder / "masker.safetensors"))}, "a masker of the default size, not trained"
 
 
 def _milliseconds(work: Callable[[], None], repeat: int, model: TextModel) -> float:

@@ -54,22 +54,22 @@ def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> d
     encoded = model.encode([TextInput(text)])
     target = int(model.batch(encoded).predict().argmax())
     scores: dict[str, Any] = {}
-    taken: list[int] = []
+    steps: list[int] = []
 
     def ours() -> None:
         scores["ours"] = rationales.explain(model, text, options=few).scores
 
     def ours_as_paper() -> None:
-        found = rationales.explain(model, text, options=paper)
-        scores["paper"] = found.scores
-        taken.append(found.steps)
+        rationale = rationales.explain(model, text, options=paper)
+        scores["paper"] = rationale.scores
+        steps.append(rationale.steps)
 
     def theirs(how: Literal) -> torch.Tensor:
         return torch.cat(explain(module, encoded[0], target, model.tokenizer.pad_token_id, "softmax", how))
 
     def frozen() -> None:
         with model.borrowed():
-            scores["literal"] = theirs(_as_long(taken[-1])).float().numpy()
+            scores["literal"] = theirs(_as_long(steps[-1])).float().numpy()
 
     times = interleaved({"ours": ours, "paper": ours_as_paper, "literal": frozen}, 1, device, clock)
     unfrozen = seconds(lambda: theirs(_as_long(2)), device, clock) / 2
@@ -77,10 +77,10 @@ def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> d
     row: dict[str, Any] = {
         "text": text,
         "words": len(encoded[0].units),
-        "steps": taken[-1],
+        "steps": steps[-1],
         "ratio": ratio(times["literal"], times["ours"]),
         "same_ratio": ratio(times["literal"], times["paper"]),
-        "all_weights": unfrozen * taken[-1] / times["literal"][0],
+        "all_weights": unfrozen * steps[-1] / times["literal"][0],
     }
     for name, values in scores.items():
         judged = faithfulness(model, encoded, [values], [target], "marc")

@@ -42,8 +42,8 @@ class Block(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(S, inside, H, W) -> (S, outside, ...)."""
-        found: Tensor = self.conv(pixels)
-        return pixels + found if self.around else found
+        features: Tensor = self.conv(pixels)
+        return pixels + features if self.around else features
 
 
 class MobileNetV2(nn.Module):
@@ -54,25 +54,25 @@ class MobileNetV2(nn.Module):
         parts: list[nn.Module] = [convolution(3, 32, 3, 2)]
         channels = 32
         for widening, outside, blocks, stride in STAGES:
-            for place in range(blocks):
-                parts.append(Block(channels, outside, 1 if place else stride, widening))
+            for i in range(blocks):
+                parts.append(Block(channels, outside, 1 if i else stride, widening))
                 channels = outside
         self.features = nn.Sequential(*parts, convolution(channels, 1280))
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 1000))
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Logits."""
-        found: Tensor = self.classifier(self.features(pixels).mean((2, 3)))
-        return found
+        logits: Tensor = self.classifier(self.features(pixels).mean((2, 3)))
+        return logits
 
 
 def fused(module: nn.Module) -> None:
     """Put every normalisation into the convolution before it, as the default model does."""
-    for part in module.modules():
-        if isinstance(part, nn.Sequential):
-            for at in range(len(part) - 1):
-                if isinstance(part[at], nn.Conv2d) and isinstance(part[at + 1], nn.BatchNorm2d):
-                    part[at], part[at + 1] = fuse_conv_bn_eval(part[at], part[at + 1]), nn.Identity()
+    for layer in module.modules():
+        if isinstance(layer, nn.Sequential):
+            for at in range(len(layer) - 1):
+                if isinstance(layer[at], nn.Conv2d) and isinstance(layer[at + 1], nn.BatchNorm2d):
+                    layer[at], layer[at + 1] = fuse_conv_bn_eval(layer[at], layer[at + 1]), nn.Identity()
 
 
 def load(device: str | None = None) -> ImageModel | None:

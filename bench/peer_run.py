@@ -34,20 +34,20 @@ def answers(model: Any, tokenizer: Any) -> Callable[[list[str]], Any]:
     """Texts -> (texts, classes) probabilities."""
     import torch
 
-    def said(texts: list[str]) -> Any:
+    def probabilities(texts: list[str]) -> Any:
         parts = []
         with torch.no_grad():
             for begin in range(0, len(texts), AT_ONCE):
-                given = tokenizer(
-                    [str(one) for one in texts[begin : begin + AT_ONCE]],
+                encoded = tokenizer(
+                    [str(text) for text in texts[begin : begin + AT_ONCE]],
                     return_tensors="pt",
                     padding=True,
                     truncation=True,
                 )
-                parts.append(model(**given).logits.softmax(-1))
+                parts.append(model(**encoded).logits.softmax(-1))
         return torch.cat(parts).numpy()
 
-    return said
+    return probabilities
 
 
 def ours(folder: str) -> dict[str, Way]:
@@ -60,12 +60,14 @@ def ours(folder: str) -> dict[str, Way]:
 def lime(folder: str) -> dict[str, Way]:
     from lime.lime_text import LimeTextExplainer
 
-    said = answers(*opened(folder))
+    probabilities = answers(*opened(folder))
     explainer = LimeTextExplainer(random_state=0)
 
-    def explain(text: str, **more: int) -> object:
-        target = int(said([text])[0].argmax())
-        return explainer.explain_instance(text, said, labels=(target,), num_features=len(text.split()), **more)
+    def explain(text: str, **options: int) -> object:
+        target = int(probabilities([text])[0].argmax())
+        return explainer.explain_instance(
+            text, probabilities, labels=(target,), num_features=len(text.split()), **options
+        )
 
     return {
         "1,000 samples": lambda text: explain(text, num_samples=1000),
@@ -78,8 +80,8 @@ def shap(folder: str) -> dict[str, Way]:
     import transformers
 
     model, tokenizer = opened(folder)
-    asked = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer, top_k=None)
-    explainer = peer.Explainer(asked)
+    classifier = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer, top_k=None)
+    explainer = peer.Explainer(classifier)
     return {"default for texts": lambda text: explainer([text])}
 
 
@@ -98,8 +100,10 @@ def ferret(folder: str) -> dict[str, Way]:
     from ferret import Benchmark
 
     model, tokenizer = opened(folder)
-    said, explainer = answers(model, tokenizer), Benchmark(model, tokenizer)
-    return {"all of its explainers": lambda text: explainer.explain(text, target=int(said([text])[0].argmax()))}
+    probabilities, explainer = answers(model, tokenizer), Benchmark(model, tokenizer)
+    return {
+        "all of its explainers": lambda text: explainer.explain(text, target=int(probabilities([text])[0].argmax()))
+    }
 
 
 def interpreto(folder: str) -> dict[str, Way]:
@@ -128,8 +132,8 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a peer prints does not get in between
 
-    def say(**told: Any) -> None:
-        out.write(json.dumps(told) + "\n")
+    def say(**message: Any) -> None:
+        out.write(json.dumps(message) + "\n")
         out.flush()
 
     warnings.simplefilter("ignore")
@@ -140,9 +144,9 @@ def main() -> None:
         torch.set_num_threads(int(threads))
         say(ready=list(ways), version=importlib.metadata.version(name))
         for line in sys.stdin:
-            asked = json.loads(line)
+            request = json.loads(line)
             wall, cpu = time.perf_counter(), time.process_time()
-            ways[asked["way"]](asked["text"])
+            ways[request["way"]](request["text"])
             say(wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
     except Exception as error:  # noqa: BLE001  # a peer may fail in any way; the table says how
         say(error=" ".join(f"{type(error).__name__}: {error}".split())[:300])

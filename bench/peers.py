@@ -51,22 +51,22 @@ def environment(name: str, folder: Path) -> Path:
     home = folder / name
     python = home / "bin" / "python"
     pins = [line for line in (HERE.parent / "constraints.txt").read_text("utf-8").splitlines() if "torch==" in line]
-    wanted = ["torch", "transformers", *PEERS[name]]
-    told = "\n".join([*pins, *wanted])
+    requirements = ["torch", "transformers", *PEERS[name]]
+    listing = "\n".join([*pins, *requirements])
     stamp = home / "installed.txt"
-    if stamp.is_file() and stamp.read_text("utf-8") == told:
+    if stamp.is_file() and stamp.read_text("utf-8") == listing:
         return python
     print(f"making {home}", flush=True)
     venv.create(home, with_pip=True, clear=True)
     constraints = write_text(home / "constraints.txt", "\n".join(pins))
     report = home / "report.json"
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *wanted]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *requirements]
     _pip([*pip, "--dry-run", "--report", str(report)])
-    planned = [one["metadata"]["name"].lower() for one in json.loads(report.read_text("utf-8"))["install"]]
-    if any(one.startswith("nvidia") for one in planned):
+    planned = [package["metadata"]["name"].lower() for package in json.loads(report.read_text("utf-8"))["install"]]
+    if any(package_name.startswith("nvidia") for package_name in planned):
         raise LeftOutError("pip would fetch CUDA libraries with it; point pip at an index with CPU builds of torch")
     _pip(pip)
-    write_text(stamp, told)
+    write_text(stamp, listing)
     return python
 
 
@@ -95,27 +95,27 @@ class Child:
                 "TOKENIZERS_PARALLELISM": "false",
             },
         )
-        told = self.heard()
-        self.ways, self.version = told["ready"], told["version"]
+        answer = self.read_answer()
+        self.ways, self.version = answer["ready"], answer["version"]
 
-    def explain(self, way: str, text: str) -> dict[str, float]:
+    def explain(self, explainer: str, text: str) -> dict[str, float]:
         """Seconds by either clock."""
         assert self.process.stdin is not None
-        self.process.stdin.write((json.dumps({"way": way, "text": text}) + "\n").encode())
+        self.process.stdin.write((json.dumps({"way": explainer, "text": text}) + "\n").encode())
         self.process.stdin.flush()
-        return self.heard()
+        return self.read_answer()
 
-    def heard(self) -> dict[str, Any]:
+    def read_answer(self) -> dict[str, Any]:
         """What it says next."""
         stream = self.process.stdout
         assert stream is not None
         if not select.select([stream], [], [], self.limit)[0]:
             raise LeftOutError(f"took more than {self.limit:g} s")
         line = stream.readline()
-        told = json.loads(line) if line else {"error": "it ended without a word"}
-        if "error" in told:
-            raise LeftOutError(told["error"])
-        return dict(told)
+        answer = json.loads(line) if line else {"error": "it ended without a word"}
+        if "error" in answer:
+            raise LeftOutError(answer["error"])
+        return dict(answer)
 
     def end(self) -> None:
         """Let go of it."""
@@ -123,42 +123,42 @@ class Child:
         self.process.wait()
 
 
-def compare(given: argparse.Namespace, model: Path, text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Seconds of every way in every round, and who was left out for what reason."""
+def compare(args: argparse.Namespace, model: Path, text: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Seconds of every explainer in every round, and who was left out for what reason."""
     children: dict[str, Child] = {}
     out: dict[str, str] = {}
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
 
     def leave(name: str, error: Exception) -> None:
         out[name] = str(error)
         if name in children:
             children.pop(name).end()
-        for key in [key for key in found if key.startswith(f"{name}: ")]:
-            del found[key]
+        for key in [key for key in results if key.startswith(f"{name}: ")]:
+            del results[key]
 
     try:
-        for name in [OURS, *given.only]:
+        for name in [OURS, *args.only]:
             try:
-                python = Path(sys.executable) if name == OURS else environment(name, given.envs)
-                children[name] = Child(name, python, model, given.threads, given.limit)
-                for way in children[name].ways:
-                    children[name].explain(way, words(8))
-                    found[f"{name}: {way}"] = {"version": children[name].version, "wall": [], "cpu": []}
+                python = Path(sys.executable) if name == OURS else environment(name, args.envs)
+                children[name] = Child(name, python, model, args.threads, args.limit)
+                for explainer in children[name].ways:
+                    children[name].explain(explainer, words(8))
+                    results[f"{name}: {explainer}"] = {"version": children[name].version, "wall": [], "cpu": []}
             except LeftOutError as error:
                 leave(name, error)
-        for _ in range(given.repeat):
+        for _ in range(args.repeat):
             for name, child in list(children.items()):
                 try:
-                    for way in child.ways:
-                        spent = child.explain(way, text)
+                    for explainer in child.ways:
+                        spent = child.explain(explainer, text)
                         for clock in ("wall", "cpu"):
-                            found[f"{name}: {way}"][clock].append(spent[clock])
+                            results[f"{name}: {explainer}"][clock].append(spent[clock])
                 except LeftOutError as error:
                     leave(name, error)
     finally:
         for child in children.values():
             child.end()
-    return found, out
+    return results, out
 
 
 def saved(model: Any, folder: Path) -> Path:
@@ -169,10 +169,10 @@ def saved(model: Any, folder: Path) -> Path:
     module.save_pretrained(folder)
     model.tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
-    told = json.loads(path.read_text("utf-8"))
-    if told.get("tokenizer_class") == "TokenizersBackend":  # a name that transformers 4 does not know
-        told["tokenizer_class"] = "PreTrainedTokenizerFast"
-        write_text(path, json.dumps(told))
+    config = json.loads(path.read_text("utf-8"))
+    if config.get("tokenizer_class") == "TokenizersBackend":  # a name that transformers 4 does not know
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        write_text(path, json.dumps(config))
     return folder
 
 
@@ -184,36 +184,36 @@ def main() -> None:
     parser.add_argument("--length", default="40w", help="of the text: tokens, or 40w for words")
     parser.add_argument("--limit", type=float, default=300, help="seconds that one explanation may take")
     parser.set_defaults(threads=torch.get_num_threads())
-    given = parser.parse_args()
-    if given.quick:
+    args = parser.parse_args()
+    if args.quick:
         parser.set_defaults(model="embedded", length="12w", repeat=1)
-        given = parser.parse_args()
-    if given.envs is None:
+        args = parser.parse_args()
+    if args.envs is None:
         print("peers: give --envs, a folder for the environments of the peers; skipped")
         return
-    device = ready(given)
+    device = ready(args)
     if device.type != "cpu":
         raise OptionError("the peers are compared on the CPU: --device cpu")
-    model = text_model(given.model or "minilm-reviews", device)
-    if model is None and given.model is None:
+    model = text_model(args.model or "minilm-reviews", device)
+    if model is None and args.model is None:
         model = text_model("embedded", device)
     if model is None:
-        raise ModelError(f"{given.model} is not installed (make experiments)")
-    given.envs.mkdir(parents=True, exist_ok=True)
-    folder = saved(model, given.envs / f"model-{given.model or model.name}")
-    text = of_length(model, given.length)
+        raise ModelError(f"{args.model} is not installed (make experiments)")
+    args.envs.mkdir(parents=True, exist_ok=True)
+    folder = saved(model, args.envs / f"model-{args.model or model.name}")
+    text = of_length(model, args.length)
     print(f"{model.name} on {headline(device)}; a text of {len(text.split())} words", flush=True)
-    found, out = compare(given, folder, text)
+    results, out = compare(args, folder, text)
     if OURS in out:
         raise ModelError(f"our own method did not run: {out[OURS]}")
-    ours = found[MARC][given.clock]
+    ours = results[MARC][args.clock]
     rows = []
-    for name, one in found.items():
-        times = one[given.clock]
-        one["ratio"] = ratio(times, ours)
-        rows.append([name, one["version"], f"{statistics.median(times):.2f}", f"{one['ratio']:.2f}"])
-    save(given.out, {"setting": setting(device, given.clock), "model": model.name, "rows": found, "left_out": out})
-    print(table(("peer", "version", f"s ({given.clock})", "times MaRC"), rows))
+    for name, result in results.items():
+        times = result[args.clock]
+        result["ratio"] = ratio(times, ours)
+        rows.append([name, result["version"], f"{statistics.median(times):.2f}", f"{result['ratio']:.2f}"])
+    save(args.out, {"setting": setting(device, args.clock), "model": model.name, "rows": results, "left_out": out})
+    print(table(("peer", "version", f"s ({args.clock})", "times MaRC"), rows))
     for name, why in out.items():
         print(f"{name} is left out: {why}")
 

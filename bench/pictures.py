@@ -52,7 +52,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
     """Pictures, their classes, and for each (h, w, 3) bytes: white inside the boxes."""
-    found, classes, boxes = [], [], []
+    images, classes, boxes = [], [], []
     with (folder / "index.csv").open(encoding="utf-8") as table:
         for line in csv.DictReader(table):
             picture = read(folder / "images" / line["file"])
@@ -60,16 +60,16 @@ def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
             for box in line["boxes"].split(";"):
                 left, top, right, bottom = map(int, box.split())
                 inside[top : bottom + 1, left : right + 1] = 255
-            found.append(picture)
+            images.append(picture)
             classes.append(int(line["class_index"]))
             boxes.append(inside)
-    return found, classes, boxes
+    return images, classes, boxes
 
 
 def faithful(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> np.ndarray:
     """(pictures, 2): sufficiency and comprehensiveness of scores (pictures, pixels) in what the model reads."""
-    found = faithfulness(model, encoded, list(scores.cpu().numpy()), target.tolist(), "marc-images")
-    return np.stack([found.sufficiency(), found.comprehensiveness()], 1)
+    values = faithfulness(model, encoded, list(scores.cpu().numpy()), target.tolist(), "marc-images")
+    return np.stack([values.sufficiency(), values.comprehensiveness()], 1)
 
 
 def explained(
@@ -84,12 +84,12 @@ def explained(
     _wait(target)
     began = time.perf_counter()
     for begin in range(0, len(encoded), at_once):
-        some = slice(begin, begin + at_once)
-        batch = model.batch(encoded[some], 0)
-        found = method.scores(batch, target[some])
-        values = found.scores if how.get("smooth") is None else smooth(found.scores, batch, how["smooth"])
+        chunk = slice(begin, begin + at_once)
+        batch = model.batch(encoded[chunk], 0)
+        attribution = method.scores(batch, target[chunk])
+        values = attribution.scores if how.get("smooth") is None else smooth(attribution.scores, batch, how["smooth"])
         scores.append(torch.stack(batch.gather(values)).detach())
-        steps += found.steps
+        steps += attribution.steps
     _wait(target)
     seconds = (time.perf_counter() - began) / len(encoded)
     if steps and min(steps) < max(steps):
@@ -107,8 +107,8 @@ def compare(
     model: ImageModel, data: Any, rows: dict[str, dict[str, Any]], save: Callable[[dict[str, Any]], None]
 ) -> None:
     """The figures of every row; `save` is called after each, so that nothing is lost when time runs out."""
-    shown, classes, boxes = data
-    encoded = model.encode(shown)
+    images, classes, boxes = data
+    encoded = model.encode(images)
     device = next(model.module.parameters()).device
     target = torch.tensor(classes, device=device)
     inside = torch.stack([place(Picture(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
@@ -119,14 +119,14 @@ def compare(
         accuracy = float((torch.cat([batch.predict().argmax(1) for batch in batches]) == target).float().mean())
         for name, how in {**rows, "random": {"method": "random"}}.items():
             scores, seconds, steps = explained(model, encoded, target, how)
-            found = {name: scores}
+            by_name = {name: scores}
             if how.get("smoothed", True):
                 width = best_width(model, encoded, target, scores)
-                found[f"{name}, smoothed {width:g}"] = smoothed(model, encoded, scores, width)
-            for title, values in found.items():
+                by_name[f"{name}, smoothed {width:g}"] = smoothed(model, encoded, scores, width)
+            for title, values in by_name.items():
                 table[title] = figures(model, encoded, target, inside, values) | {"seconds": seconds, "steps": steps}
                 print(f"{title:<40} {_line(table[title]['all'], table[title])}", file=sys.stderr, flush=True)
-                save({"model": model.name, "pictures": len(shown), "accuracy": accuracy, "area": area, "rows": table})
+                save({"model": model.name, "pictures": len(images), "accuracy": accuracy, "area": area, "rows": table})
 
 
 def starts(encoded: list[Any]) -> range:
@@ -161,12 +161,12 @@ def smoothed(model: ImageModel, encoded: list[Any], scores: Tensor, width: float
 
 def best_width(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> float:
     """The width with the least sufficiency minus comprehensiveness on the pictures that things are chosen on."""
-    some, few, own = encoded[TUNED_ON], target[TUNED_ON], scores[TUNED_ON]
-    found = {}
+    tuning_inputs, tuning_targets, tuning_scores = encoded[TUNED_ON], target[TUNED_ON], scores[TUNED_ON]
+    by_setting = {}
     for width in WIDTHS:
-        suff_comp = faithful(model, some, few, smoothed(model, some, own, width))
-        found[width] = float((suff_comp[:, 0] - suff_comp[:, 1]).mean())
-    return min(found, key=lambda width: found[width])
+        suff_comp = faithful(model, tuning_inputs, tuning_targets, smoothed(model, tuning_inputs, tuning_scores, width))
+        by_setting[width] = float((suff_comp[:, 0] - suff_comp[:, 1]).mean())
+    return min(by_setting, key=lambda width: by_setting[width])
 
 
 def _line(means: dict[str, Any], row: dict[str, Any]) -> str:
@@ -183,33 +183,39 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="a JSON file: name -> method, options, smooth, baselines")
     parser.add_argument("--only", help="names of rows, with semicolons between them; random comes in any case")
     parser.add_argument("--out", type=Path, help="write all figures as JSON")
-    given = parser.parse_args()
-    if given.data is None:
+    args = parser.parse_args()
+    if args.data is None:
         print("pictures: give --data, a folder of pictures with boxes; skipped")
         return
-    rows = json.loads(given.rows.read_text(encoding="utf-8")) if given.rows else ROWS
-    rows = {name: how for name, how in rows.items() if given.only is None or name in given.only.split(";")}
-    which = slice(*(int(part) for part in given.pictures.split(":")))
-    data = tuple(part[which] for part in pictures(given.data))
-    found: dict[str, dict[str, Any]] = {}
+    rows = json.loads(args.rows.read_text(encoding="utf-8")) if args.rows else ROWS
+    rows = {name: how for name, how in rows.items() if args.only is None or name in args.only.split(";")}
+    selected = slice(*(int(bound) for bound in args.pictures.split(":")))
+    data = tuple(column[selected] for column in pictures(args.data))
+    results: dict[str, dict[str, Any]] = {}
 
-    def save(one: dict[str, Any]) -> None:
-        found[one["model"]] = one
-        if given.out is not None:
-            given.out.write_text(json.dumps(list(found.values())), encoding="utf-8")
+    def save(result: dict[str, Any]) -> None:
+        results[result["model"]] = result
+        if args.out is not None:
+            args.out.write_text(json.dumps(list(results.values())), encoding="utf-8")
 
-    for name in given.models.split(","):
-        model = mobilenet.load(given.device) if name == "mobilenet-v2" else rationales.load(name, device=given.device)
+    for name in args.models.split(","):
+        model = mobilenet.load(args.device) if name == "mobilenet-v2" else rationales.load(name, device=args.device)
         if model is None:
             print(f"{name} is left out: its weights are not installed")
             continue
         compare(model, data, rows, save)
-    for one in found.values():
-        print(f"\n{one['model']}: {one['pictures']} pictures, accuracy {one['accuracy']:.3f}, boxes {one['area']:.3f}")
-        for part, what in (("all", "all pictures"), ("fresh", "without every fifth, which settings were chosen on")):
-            print(f"{what:<40} sufficiency          comprehensiveness    best 15 % in boxes      a picture")
-            for name, row in one["rows"].items():
-                print(f"{name:<40} {_line(row[part], row)}")
+    for result in results.values():
+        print(
+            f"\n{result['model']}: {result['pictures']} pictures, accuracy {result['accuracy']:.3f}, "
+            f"boxes {result['area']:.3f}"
+        )
+        for subset, description in (
+            ("all", "all pictures"),
+            ("fresh", "without every fifth, which settings were chosen on"),
+        ):
+            print(f"{description:<40} sufficiency          comprehensiveness    best 15 % in boxes      a picture")
+            for name, row in result["rows"].items():
+                print(f"{name:<40} {_line(row[subset], row)}")
 
 
 if __name__ == "__main__":

@@ -31,17 +31,17 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     parser.add_argument("--tf32", action="store_true", help="faster, slightly coarser products on an NVIDIA card")
-    given = parser.parse_args()
-    if given.tf32:
+    args = parser.parse_args()
+    if args.tf32:
         torch.set_float32_matmul_precision("high")
-    if given.data is None:
+    if args.data is None:
         print("presets: give --data, the folder of the ERASER movie reviews; skipped")
         return
-    model = rationales.load(given.model, device=given.device)
-    reviews = read_reviews(given.data, given.split)[: given.limit]
+    model = rationales.load(args.model, device=args.device)
+    reviews = read_reviews(args.data, args.split)[: args.limit]
     texts, gold = [review.text for review in reviews], [review.label for review in reviews]
     rows: dict[str, Any] = {}
-    variants: dict[str, dict[str, Any]] = json.loads(given.variants)
+    variants: dict[str, dict[str, Any]] = json.loads(args.variants)
     for name, options in {**variants, "random": {}}.items():
         began = time.perf_counter()
         method = options.pop("method", "random" if name == "random" else "marc")
@@ -52,7 +52,7 @@ def main() -> None:
             agreement(review, token_scores(review, result)) for review, result in zip(reviews, results, strict=True)
         ]
         suff_comp = faithfulness(model, reviews, results)
-        figures = {key: np.array([one[key] for one in scored]) for key in scored[0]}
+        figures = {key: np.array([metrics[key] for metrics in scored]) for key in scored[0]}
         figures |= {"suff": suff_comp[:, 0], "comp": suff_comp[:, 1]}
         correct = np.mean(
             [result.probabilities["full"][label] > 0.5 for result, label in zip(results, gold, strict=True)]
@@ -66,13 +66,13 @@ def main() -> None:
             "accuracy": float(correct),
         }
         print(name, _line(rows[name]), flush=True, file=sys.stderr)
-    print(f"{len(reviews)} {given.split} reviews, {model.name}, gold label, baseline {model.baseline}")
+    print(f"{len(reviews)} {args.split} reviews, {model.name}, gold label, baseline {model.baseline}")
     print("protocol of bench/quality.py, 95 % bootstrap intervals, seed 0")
     print(f"{'scores':<24} mAP                F1@gold            IoU F1@gold        suff               comp")
     for name, row in rows.items():
         print(f"{name:<24} {_line(row)}")
-    if given.out is not None:
-        given.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    if args.out is not None:
+        args.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -39,8 +39,13 @@ class Review:
 def read_reviews(folder: Path, split: str) -> list[Review]:
     """The reviews of train, val or test."""
     return [
-        Review(one.name, " ".join(one.text.split()), one.label, marked(one.text, one.spans, one.name))
-        for one in read("eraser-movies", split, folder)
+        Review(
+            example.name,
+            " ".join(example.text.split()),
+            example.label,
+            marked(example.text, example.spans, example.name),
+        )
+        for example in read("eraser-movies", split, folder)
     ]
 
 
@@ -52,17 +57,17 @@ def token_scores(review: Review, result: Rationale) -> np.ndarray:
 def agreement(review: Review, scores: np.ndarray) -> dict[str, float]:
     """How well the scores match what people marked."""
     evidence = Evidence(raw=[scores], words=[scores], gold=[review.gold], keys=[tie_key(0, review.text, None)])
-    found = judge(wanted(list(AGREEMENT.values()), {"marks"}), evidence, PROTOCOL)
-    return {title: float(found[name].values[0]) for title, name in AGREEMENT.items()}
+    metrics = judge(wanted(list(AGREEMENT.values()), {"marks"}), evidence, PROTOCOL)
+    return {title: float(metrics[name].values[0]) for title, name in AGREEMENT.items()}
 
 
 def faithfulness(model: TextModel, reviews: list[Review], results: list[Rationale]) -> np.ndarray:
     """(reviews, 2): sufficiency (lower is better) and comprehensiveness (higher is better)."""
-    found = of_rationales(model, results, [review.label for review in reviews], PROTOCOL)
-    return np.stack([found.sufficiency(), found.comprehensiveness()], 1)
+    metrics = of_rationales(model, results, [review.label for review in reviews], PROTOCOL)
+    return np.stack([metrics.sufficiency(), metrics.comprehensiveness()], 1)
 
 
 def interval(values: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
     """The mean and its 95 % bootstrap interval."""
-    found = estimate(values, seed=seed)
-    return found.mean, found.low, found.high
+    mean_and_interval = estimate(values, seed=seed)
+    return mean_and_interval.mean, mean_and_interval.low, mean_and_interval.high

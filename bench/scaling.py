@@ -81,15 +81,15 @@ class Scored:
     def __call__(self) -> None:
         target = torch.zeros(self.batch.inputs, dtype=torch.long, device=self.batch.device)
         with self.model.borrowed():
-            found = self.method.scores(self.batch, target)
-        assert set(found.steps) == {self.method.steps}
+            attribution = self.method.scores(self.batch, target)
+        assert set(attribution.steps) == {self.method.steps}
 
 
 def scored(model: Any, inputs: Sequence[Any], steps: int) -> Scored:
     """The run of so many steps on these inputs."""
     method = build("marc", {"steps": steps, "stop": "steps"}, model.kind)
     assert isinstance(method, Marc)
-    return Scored(model, method, model.batch(model.encode([model.read(one, None) for one in inputs])))
+    return Scored(model, method, model.batch(model.encode([model.read(text, None) for text in inputs])))
 
 
 Point = tuple[float, Scored]  # how much of it, and a run
@@ -98,10 +98,10 @@ Point = tuple[float, Scored]  # how much of it, and a run
 class Points:
     """What is timed for every line; each gives, for sizes, how much that is and a run."""
 
-    def __init__(self, given: argparse.Namespace, device: torch.device) -> None:
-        self.size, self.device, self.steps = given.model, device, given.steps
+    def __init__(self, args: argparse.Namespace, device: torch.device) -> None:
+        self.size, self.device, self.steps = args.model, device, args.steps
         self.model = random_text(self.size, device)
-        self.fixed = 64 if given.quick else 160  # tokens, where another thing grows
+        self.fixed = 64 if args.quick else 160  # tokens, where another thing grows
 
     def length(self, sizes: Sequence[int]) -> list[Point]:
         return [(size, scored(self.model, [of_length(self.model, str(size))], self.steps)) for size in sizes]
@@ -119,11 +119,11 @@ class Points:
 
     def units(self, sizes: Sequence[int]) -> list[Point]:
         """As many tokens for all, in words of 1, 2, 4, ... tokens."""
-        most, points = max(sizes), []
+        largest, points = max(sizes), []
         for size in sizes:
-            text = " ".join(["of" * (most // size)] * size)
+            text = " ".join(["of" * (largest // size)] * size)
             encoded = self.model.encode([TextInput(text)])[0]
-            assert (len(encoded.units), sum(len(row.ids) for row in encoded.rows)) == (size, most + 2)
+            assert (len(encoded.units), sum(len(row.ids) for row in encoded.rows)) == (size, largest + 2)
             points.append((float(size), scored(self.model, [text], self.steps)))
         return points
 
@@ -157,43 +157,43 @@ def one_layer(side: int, device: torch.device) -> ImageModel:
     return model
 
 
-def memory(given: argparse.Namespace, sizes: Sequence[int]) -> list[tuple[float, float]]:
+def memory(args: argparse.Namespace, sizes: Sequence[int]) -> list[tuple[float, float]]:
     """(rows of a step, MB) for so many texts; each measured in a process of its own."""
-    found = []
+    points = []
     for size in sizes:
-        command = [sys.executable, str(Path(__file__).resolve()), "--device", given.device, "--model", given.model]
-        command += ["--steps", str(given.steps), "--one", str(size)] + (["--quick"] if given.quick else [])
-        command += ["--threads", str(given.threads)] if given.threads else []
-        told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-        found.append((told["rows"], told["megabytes"]))
-    return found
+        command = [sys.executable, str(Path(__file__).resolve()), "--device", args.device, "--model", args.model]
+        command += ["--steps", str(args.steps), "--one", str(size)] + (["--quick"] if args.quick else [])
+        command += ["--threads", str(args.threads)] if args.threads else []
+        measured = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        points.append((measured["rows"], measured["megabytes"]))
+    return points
 
 
-def one_memory(given: argparse.Namespace, device: torch.device) -> dict[str, float]:
+def one_memory(args: argparse.Namespace, device: torch.device) -> dict[str, float]:
     """What this process needs for `given.one` texts."""
-    points = Points(given, device)
-    texts = [of_length(points.model, str(points.fixed), seed) for seed in range(given.one)]
+    points = Points(args, device)
+    texts = [of_length(points.model, str(points.fixed), seed) for seed in range(args.one)]
     scored(points.model, texts[:1], 1)()  # buffers that are made once
     work = scored(points.model, texts, points.steps)
-    with peak_memory(device) as most:
+    with peak_memory(device) as peak:
         work()
-    return {"rows": rows_per_step(work.method, work.batch) * work.batch.size[0], "megabytes": most[0]}
+    return {"rows": rows_per_step(work.method, work.batch) * work.batch.size[0], "megabytes": peak[0]}
 
 
-def grown(name: str, given: argparse.Namespace, device: torch.device, sizes: Sequence[int]) -> dict[str, Any]:
+def grown(name: str, args: argparse.Namespace, device: torch.device, sizes: Sequence[int]) -> dict[str, Any]:
     """Sizes, what each costs and the exponents, for one line of the table."""
     if name == "memory":
-        points = memory(given, sizes)
+        points = memory(args, sizes)
         unit = "MB"
     else:
-        make: Callable[[Sequence[int]], list[Point]] = getattr(Points(given, device), name)
+        make: Callable[[Sequence[int]], list[Point]] = getattr(Points(args, device), name)
         works = {str(size): (size, work) for size, work in make(sizes)}
         for _, work in works.values():
             work()  # warm-up
-        times = interleaved({key: work for key, (_, work) in works.items()}, given.repeat, device, given.clock)
-        points = [(size, 1e3 * statistics.median(times[key]) / given.steps) for key, (size, _) in works.items()]
+        times = interleaved({key: work for key, (_, work) in works.items()}, args.repeat, device, args.clock)
+        points = [(size, 1e3 * statistics.median(times[key]) / args.steps) for key, (size, _) in works.items()]
         unit = "ms/step"
-    size, cost = [one for one, _ in points], [one for _, one in points]
+    size, cost = [value for value, _ in points], [value for _, value in points]
     return {
         "grows": name,
         "unit": unit,
@@ -210,24 +210,24 @@ def main() -> None:
     parser.add_argument("--what", nargs="+", default=list(FULL), choices=list(FULL))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)  # texts: what a process of its own measures
-    given = parser.parse_args()
-    if given.quick:
+    args = parser.parse_args()
+    if args.quick:
         parser.set_defaults(model="bert-tiny", steps=3, repeat=1)
-        given = parser.parse_args()
-    device = ready(given)
-    if given.one:
-        print(json.dumps(one_memory(given, device)))
+        args = parser.parse_args()
+    device = ready(args)
+    if args.one:
+        print(json.dumps(one_memory(args, device)))
         return
-    print(f"{given.model} with random weights on {headline(device)}; {given.steps} steps", flush=True)
+    print(f"{args.model} with random weights on {headline(device)}; {args.steps} steps", flush=True)
     rows: list[dict[str, Any]] = []
-    for name in given.what:
-        rows.append(grown(name, given, device, (QUICK if given.quick else FULL)[name]))
-        save(given.out, {"setting": setting(device, given.clock), "model": given.model, "rows": rows})
+    for name in args.what:
+        rows.append(grown(name, args, device, (QUICK if args.quick else FULL)[name]))
+        save(args.out, {"setting": setting(device, args.clock), "model": args.model, "rows": rows})
     lines = []
     for row in rows:
         points = "  ".join(f"{size:g}: {cost:.3g}" for size, cost in zip(row["sizes"], row["costs"], strict=True))
-        told = [TITLES[row["grows"]], f"{row['exponent']:.2f}", f"{row['last_exponent']:.2f}"]
-        lines.append([*told, f"{points} {row['unit']}"])
+        cells = [TITLES[row["grows"]], f"{row['exponent']:.2f}", f"{row['last_exponent']:.2f}"]
+        lines.append([*cells, f"{points} {row['unit']}"])
     print(table(("what grows", "exponent", "last two", "points"), lines))
 
 

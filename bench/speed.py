@@ -25,7 +25,7 @@ import flops
 import torch
 from subjects import SIZES, SIZES_OF_PICTURES, config_of, of_length, pictures, random_image, reviews, text_model, tokens
 from timing import (
-    Seen,
+    TimedDescent,
     arguments,
     headline,
     matmul_peak,
@@ -80,21 +80,21 @@ class Case:
 def measure(case: Case, device: torch.device, peak: float, clock: str) -> dict[str, Any]:
     """The figures of one line."""
 
-    def explain(**more: Any) -> None:
-        rationales.explain(case.model, case.inputs, options=case.options | more)
+    def explain(**options: Any) -> None:
+        rationales.explain(case.model, case.inputs, options=case.options | options)
 
     times: list[float] = []
-    parts: list[list[Seen]] = []
-    with peak_memory(device) as most:
+    runs: list[list[TimedDescent]] = []
+    with peak_memory(device) as peak_memory_mb:
         explain(**({"steps": 2} if case.count > 1 or device.type == "cpu" else {}))
         for _ in range(case.repeat):
-            with watched(device, clock) as seen:
+            with watched(device, clock) as descents:
                 times.append(seconds(explain, device, clock))
-            parts.append(seen)
-    inside = statistics.median(sum(one.seconds for one in seen) for seen in parts)
-    seen = parts[0]  # the same seed: all runs take the same steps
-    steps = [count for one in seen for count in one.steps]
-    work = sum(flops.of_run(one, case.row) for one in seen)
+            runs.append(descents)
+    inside = statistics.median(sum(descent.seconds for descent in descents) for descents in runs)
+    descents = runs[0]  # the same seed: all runs take the same steps
+    steps = [count for descent in descents for count in descent.steps]
+    work = sum(flops.of_run(descent, case.row) for descent in descents)
     return {
         "model": case.name,
         "input": case.title,
@@ -106,39 +106,39 @@ def measure(case: Case, device: torch.device, peak: float, clock: str) -> dict[s
         "steps": statistics.mean(steps),
         "flops_per_second": work / inside,
         "share_of_peak": work / inside / peak,
-        "peak_megabytes": most[0],
+        "peak_megabytes": peak_memory_mb[0],
         "runs": times,
     }
 
 
-def line(found: dict[str, Any]) -> list[str]:
+def line(figures: dict[str, Any]) -> list[str]:
     """The same to be read."""
     return [
-        found["model"],
-        found["input"],
-        found["preset"],
-        str(found["inputs"]),
-        f"{found['seconds_per_input']:.3f}",
-        f"{found['lowest_seconds_per_input']:.3f}",
-        f"{found['ms_per_step']:.2f}",
-        f"{found['steps']:.0f}",
-        f"{found['flops_per_second'] / 1e12:.3g}",
-        f"{found['share_of_peak']:.0%}",
-        f"{found['peak_megabytes']:.0f}",
+        figures["model"],
+        figures["input"],
+        figures["preset"],
+        str(figures["inputs"]),
+        f"{figures['seconds_per_input']:.3f}",
+        f"{figures['lowest_seconds_per_input']:.3f}",
+        f"{figures['ms_per_step']:.2f}",
+        f"{figures['steps']:.0f}",
+        f"{figures['flops_per_second'] / 1e12:.3g}",
+        f"{figures['share_of_peak']:.0%}",
+        f"{figures['peak_megabytes']:.0f}",
     ]
 
 
-def presets(given: argparse.Namespace, paper: str, random: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def presets(args: argparse.Namespace, paper: str, random: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Titles and options of the presets that are asked for."""
-    if "default" in given.presets:
-        few = {"stop": "steps", "steps": given.steps} if given.steps else {"stop": "steps"} if random else {}
-        yield f"default, {given.steps} steps" if given.steps else "default", few
-    if "paper" in given.presets:
-        few = {"preset": paper, "steps": given.paper_steps, "stop": "steps"}
-        yield f"{paper}, {given.paper_steps} steps", few
+    if "default" in args.presets:
+        few = {"stop": "steps", "steps": args.steps} if args.steps else {"stop": "steps"} if random else {}
+        yield f"default, {args.steps} steps" if args.steps else "default", few
+    if "paper" in args.presets:
+        few = {"preset": paper, "steps": args.paper_steps, "stop": "steps"}
+        yield f"{paper}, {args.paper_steps} steps", few
 
 
-def text_cases(name: str, given: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+def text_cases(name: str, args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     """One text of every length, then many."""
     model = text_model(name, device)
     if model is None:
@@ -149,31 +149,31 @@ def text_cases(name: str, given: argparse.Namespace, device: torch.device) -> It
     def case(inputs: Any, title: str, preset: str, options: dict[str, Any], repeat: int) -> Case:
         return Case(model, name, inputs, title, preset, options, lambda size: flops.text(config, size), repeat)
 
-    for preset, options in presets(given, "paper", name in SIZES):
-        for length in given.lengths:
+    for preset, options in presets(args, "paper", name in SIZES):
+        for length in args.lengths:
             text = of_length(model, length)
             unit = "words" if length.endswith("w") else "tokens"
-            yield case(text, f"{length.rstrip('w')} {unit}", preset, options, given.repeat)
-        if given.many:
-            many = reviews(given.many, given.data)[: None if preset.startswith("default") else PAPER_MANY]
-            mean = sum(tokens(model, one) for one in many) / len(many)
-            title = f"{'reviews' if given.data else 'review lengths'}, {mean:.0f} tokens"
+            yield case(text, f"{length.rstrip('w')} {unit}", preset, options, args.repeat)
+        if args.many:
+            many = reviews(args.many, args.data)[: None if preset.startswith("default") else PAPER_MANY]
+            mean = sum(tokens(model, text) for text in many) / len(many)
+            title = f"{'reviews' if args.data else 'review lengths'}, {mean:.0f} tokens"
             yield case(many, title, preset, options, 1)
 
 
-def picture_cases(name: str, given: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+def picture_cases(name: str, args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     """One picture of every size, then many; three baselines, and the paper's own for its preset."""
-    paper, own = PAPER[name]
-    for side in given.sides:
-        for preset, options in presets(given, paper, random=True):
+    paper, baselines = PAPER[name]
+    for side in args.sides:
+        for preset, options in presets(args, paper, random=True):
             three = preset.startswith("default")
-            model = random_image(name, side, device, *([] if three else [own]))
+            model = random_image(name, side, device, *([] if three else [baselines]))
             config = config_of(model)
             row = flops.resnet(config, side) if name == "resnet-50" else flops.vit(config)
-            shown = pictures(max(given.pictures, 1), side)
-            for inputs in [shown[0], shown] if given.pictures > 1 else [shown[0]]:
+            images = pictures(max(args.pictures, 1), side)
+            for inputs in [images[0], images] if args.pictures > 1 else [images[0]]:
                 title = f"{side} x {side}, {len(model.baselines)} baseline(s)"
-                repeat = given.repeat if inputs is shown[0] else 1
+                repeat = args.repeat if inputs is images[0] else 1
                 yield Case(model, name, inputs, title, preset, options, partial(_same, row), repeat)
 
 
@@ -195,22 +195,22 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["default", "paper"], choices=["default", "paper"])
     parser.add_argument("--paper-steps", type=int, default=60)
     parser.add_argument("--steps", type=int, help="run so many of the default preset's steps, then read ms/step only")
-    given = parser.parse_args()
-    if given.quick:
+    args = parser.parse_args()
+    if args.quick:
         parser.set_defaults(**QUICK)  # what is given in words still holds
-        given = parser.parse_args()
-    device = ready(given)
-    peak = matmul_peak(device, given.clock)
+        args = parser.parse_args()
+    device = ready(args)
+    peak = matmul_peak(device, args.clock)
     print(f"{headline(device)}; measured peak {peak / 1e12:.3g} Tflop/s", flush=True)
     rows: list[dict[str, Any]] = []
-    for name in given.models:
+    for name in args.models:
         cases = picture_cases if name in SIZES_OF_PICTURES else text_cases
-        for case in cases(name, given, device):
-            rows.append(measure(case, device, peak, given.clock))
+        for case in cases(name, args, device):
+            rows.append(measure(case, device, peak, args.clock))
             print("  ".join(line(rows[-1])), flush=True)
-            save(given.out, {"setting": setting(device, given.clock), "peak_flops_per_second": peak, "rows": rows})
+            save(args.out, {"setting": setting(device, args.clock), "peak_flops_per_second": peak, "rows": rows})
     print()
-    print(table(COLUMNS, [line(one) for one in rows]))
+    print(table(COLUMNS, [line(row) for row in rows]))
     print("MB: the most that was held beyond the model itself")
 
 

@@ -49,11 +49,11 @@ def untyped() -> Any:
     return transformers
 
 
-def random_text(size: str, device: torch.device, classes: int = 2, **more: Any) -> TextModel:
+def random_text(size: str, device: torch.device, classes: int = 2, **fields: Any) -> TextModel:
     """A BERT of this size with random weights; `more` goes to `rationales.load`."""
     layers, hidden, heads, inner = SIZES[size]
-    own: Any = rationales.load()
-    tokenizer, library = own.tokenizer, untyped()
+    embedded: Any = rationales.load()
+    tokenizer, library = embedded.tokenizer, untyped()
     config = library.BertConfig(
         vocab_size=max(len(tokenizer), 30522 if size == "bert-base" else 0),
         num_hidden_layers=layers,
@@ -66,7 +66,7 @@ def random_text(size: str, device: torch.device, classes: int = 2, **more: Any) 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module = library.BertForSequenceClassification(config).eval()
-    model = rationales.load(module.to(device), tokenizer, **more)
+    model = rationales.load(module.to(device), tokenizer, **fields)
     assert isinstance(model, TextModel)
     return model
 
@@ -75,7 +75,7 @@ def text_model(name: str, device: torch.device) -> TextModel | None:
     """A random model by its size, one of ours by its name, or None where that is not installed."""
     if name in SIZES:
         return random_text(name, device)
-    ours = {one.name: one.available for one in rationales.models_available()}
+    ours = {entry.name: entry.available for entry in rationales.models_available()}
     if name in ours and not ours[name]:
         return None
     model = rationales.load(name, device=str(device))
@@ -92,7 +92,7 @@ def config_of(model: TextModel | ImageModel) -> Any:
 def words(count: int, seed: int = 0) -> str:
     """A text of so many words: from the beginning of passage number `seed` on, or a word later with every round."""
     first = PASSAGE * seed + PASSAGE * seed // len(WORDS)
-    return " ".join(WORDS[(first + place) % len(WORDS)] for place in range(count))
+    return " ".join(WORDS[(first + i) % len(WORDS)] for i in range(count))
 
 
 def tokens(model: TextModel, text: str) -> int:
@@ -104,8 +104,8 @@ def of_length(model: TextModel, length: str, seed: int = 0) -> str:
     """A text of `40w` words or of `160` tokens, the two special ones included; a word may be one token too long."""
     if length.endswith("w"):
         return words(int(length[:-1]), seed)
-    count, wanted = 1, int(length)
-    while len(model.tokenizer(words(count, seed))["input_ids"]) < wanted:
+    count, min_tokens = 1, int(length)
+    while len(model.tokenizer(words(count, seed))["input_ids"]) < min_tokens:
         count += 1
     return words(count, seed)
 
@@ -116,7 +116,7 @@ def reviews(count: int, data: Path | None) -> list[str]:
         return [review.text for review in read_reviews(data, "test")][:count]
     share = (np.random.default_rng(0).permutation(count) + 0.5) / count
     size = np.interp(share, np.linspace(0, 1, len(REVIEW_WORDS)), REVIEW_WORDS)
-    return [words(round(one), seed) for seed, one in enumerate(size)]
+    return [words(round(count), seed) for seed, count in enumerate(size)]
 
 
 def random_image(kind: str, side: int, device: torch.device, baselines: tuple[str, ...] = BASELINES) -> ImageModel:
@@ -143,4 +143,4 @@ def pictures(count: int, side: int) -> list[np.ndarray]:
     """(side, side, 3) each: coarse noise, made smooth."""
     source = np.random.default_rng(0)
     coarse = [Image.fromarray(source.integers(0, 256, (8, 8, 3), dtype=np.uint8)) for _ in range(count)]
-    return [np.asarray(one.resize((side, side), Image.Resampling.BICUBIC)) for one in coarse]
+    return [np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC)) for picture in coarse]

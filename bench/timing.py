@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from field import held
+from field import peak_process_memory
 from torch import Tensor
 
 from rationales.errors import OptionError, RationalesError
@@ -50,17 +50,17 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def ready(given: argparse.Namespace) -> torch.device:
+def ready(args: argparse.Namespace) -> torch.device:
     """The device, checked; threads set, no remarks of transformers in between."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    if given.clock == "cpu" and given.device != "cpu":
+    if args.clock == "cpu" and args.device != "cpu":
         raise OptionError("--clock cpu counts what the CPU does; on another device use the wall clock")
-    if given.threads:
-        torch.set_num_threads(given.threads)
-    return torch.device(device_of(given.device))
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    return torch.device(device_of(args.device))
 
 
 def run(main: Callable[[], None]) -> None:
@@ -91,20 +91,20 @@ def interleaved(
     works: dict[str, Work], repeat: int, device: torch.device, clock: str = "wall"
 ) -> dict[str, list[float]]:
     """Seconds of every work in every round: one after the other, so that a busy machine is busy for all of them."""
-    found: dict[str, list[float]] = {name: [] for name in works}
+    durations: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeat):
         for name, work in works.items():
-            found[name].append(seconds(work, device, clock))
-    return found
+            durations[name].append(seconds(work, device, clock))
+    return durations
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
     """The median of the rounds' own ratios."""
-    return statistics.median(one / other for one, other in zip(over, under, strict=True))
+    return statistics.median(numerator / denominator for numerator, denominator in zip(over, under, strict=True))
 
 
 @dataclass(frozen=True)
-class Seen:
+class TimedDescent:
     """One optimisation: what was asked, and how long it took."""
 
     method: MaskSettings
@@ -114,18 +114,18 @@ class Seen:
 
 
 @contextlib.contextmanager
-def watched(device: torch.device, clock: str = "wall") -> Iterator[list[Seen]]:
+def watched(device: torch.device, clock: str = "wall") -> Iterator[list[TimedDescent]]:
     """Times the optimisation inside `explain`, beside all else that `explain` does."""
-    seen: list[Seen] = []
+    descents: list[TimedDescent] = []
 
-    def timed(batch: Batch, target: Tensor, settings: MaskSettings, *more: Any) -> MaskResult:
+    def timed(batch: Batch, target: Tensor, settings: MaskSettings, *arguments: Any) -> MaskResult:
         parts: list[MaskResult] = []
-        spent = seconds(lambda: parts.append(optimize(batch, target, settings, *more)), device, clock)
-        seen.append(Seen(settings, batch, parts[0].steps, spent))
+        spent = seconds(lambda: parts.append(optimize(batch, target, settings, *arguments)), device, clock)
+        descents.append(TimedDescent(settings, batch, parts[0].steps, spent))
         return parts[0]
 
     with patch.object(marc, "optimize", timed):
-        yield seen
+        yield descents
 
 
 def matmul_peak(device: torch.device, clock: str = "wall") -> float:
@@ -144,24 +144,24 @@ def matmul_peak(device: torch.device, clock: str = "wall") -> float:
 
 @contextlib.contextmanager
 def peak_memory(device: torch.device) -> Iterator[list[float]]:
-    """The most that was held inside the block beyond what was held before it, in MB.
+    """Peak memory inside the block minus the memory in use before it, in MB.
 
     On CUDA what tensors hold; on a CPU what the process holds, of which the allocator keeps some for later use.
     """
-    found: list[float] = []
+    peak: list[float] = []
     gc.collect()
     if device.type == "cuda":
         wait(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device) / 2**20
-        yield found
-        found.append(torch.cuda.max_memory_allocated(device) / 2**20 - before)
+        yield peak
+        peak.append(torch.cuda.max_memory_allocated(device) / 2**20 - before)
     else:
         with contextlib.suppress(OSError, AttributeError):  # only the GNU C library has it
             ctypes.CDLL(None).malloc_trim(0)  # give back what is free, or it would be used again unseen
-        before = held(forget=True)
-        yield found
-        found.append(held() - before)
+        before = peak_process_memory(reset=True)
+        yield peak
+        peak.append(peak_process_memory() - before)
 
 
 def setting(device: torch.device, clock: str = "wall") -> dict[str, Any]:
@@ -182,9 +182,9 @@ def setting(device: torch.device, clock: str = "wall") -> dict[str, Any]:
 
 def headline(device: torch.device) -> str:
     """The same in one line."""
-    told = setting(device)
-    threads = "" if device.type == "cuda" else f", {told['threads']} thread(s)"
-    return f"{told['device']}{threads}, torch {told['torch']}, transformers {told['transformers']}"
+    settings = setting(device)
+    threads = "" if device.type == "cuda" else f", {settings['threads']} thread(s)"
+    return f"{settings['device']}{threads}, torch {settings['torch']}, transformers {settings['transformers']}"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -192,12 +192,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     wide = [max(len(line[at]) for line in [columns, *rows]) for at in range(len(columns))]
     lines = []
     for line in [columns, *rows]:
-        cells = [one.ljust(wide[at]) if at == 0 else one.rjust(wide[at]) for at, one in enumerate(line)]
+        cells = [cell.ljust(wide[at]) if at == 0 else cell.rjust(wide[at]) for at, cell in enumerate(line)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
-def save(out: Path | None, found: Any) -> None:
+def save(out: Path | None, results: Any) -> None:
     """Write what there is so far, where it is asked for."""
     if out is not None:
-        write_text(out, json.dumps(found, indent=1))
+        write_text(out, json.dumps(results, indent=1))

@@ -29,12 +29,12 @@ class Tokens:
 class Batch:
     """One batch: the same masked words for every tokenizer in `tokens`.
 
-    label: (B,); whole, empty: (B,) bool, nothing and everything masked; valid: (B, W) bool.
+    label: (B,); unmasked, empty: (B,) bool, nothing and everything masked; valid: (B, W) bool.
     """
 
     tokens: list[Tokens]
     label: Tensor
-    whole: Tensor
+    unmasked: Tensor
     empty: Tensor
     valid: Tensor
     size: int  # padded tokens under the first tokenizer
@@ -85,12 +85,12 @@ class Feed:
         position = torch.arange(width, device=device)
         valid = position < length[:, None]
         words = self.words[(start[:, None] + position).clamp(max=len(self.words) - 1)].long()
-        keep, whole, empty = random_keep(length, fixed.bool(), width)
+        keep, unmasked, empty = random_keep(length, fixed.bool(), width)
         tokens = []
         for pieces, before in zip(self.pieces, self.offsets, strict=True):
             counts = before[spans.end] - before[spans.start]
             tokens.append(spell(words, valid, keep, pieces, int(counts.sum()), round_up(int(counts.max()) + 2)))
-        return Batch(tokens, label, whole, empty, valid, tokens[0].ids.numel())
+        return Batch(tokens, label, unmasked, empty, valid, tokens[0].ids.numel())
 
     def forever(self, epoch: Callable[[], Spans], rows: int, tokens: int, rng: np.random.Generator) -> Iterator[Batch]:
         """Batches of one freshly drawn epoch after another."""

@@ -73,10 +73,10 @@ class Pieces:
 
 
 def piece_id(tokenizer: Tokenizer, piece: str) -> int:
-    found = tokenizer.token_to_id(piece)
-    if found is None:
+    token_id = tokenizer.token_to_id(piece)
+    if token_id is None:
         raise ValueError(f"the tokenizer has no piece {piece}")
-    return found
+    return token_id
 
 
 def word_pieces(tokenizer: Tokenizer, vocabulary: Sequence[str]) -> Pieces:

@@ -45,10 +45,10 @@ def state_loss(ours: Any, theirs: Any, bridges: nn.ModuleList, batch: Batch) -> 
     """Mean squared distance of the hidden states at every word's first piece, the teacher's at unit scale."""
     total = torch.zeros((), device=batch.label.device)
     valid = batch.valid[..., None].float()
-    for bridge, (mine, other) in zip(bridges, STATE_PAIRS, strict=True):
+    for bridge, (student_layer, teacher_layer) in zip(bridges, STATE_PAIRS, strict=True):
         here, there = (
             states.gather(1, tokens.first.clamp(max=states.shape[1] - 1)[..., None].expand(-1, -1, states.shape[2]))
-            for states, tokens in zip((ours[mine], theirs[other]), batch.tokens, strict=True)
+            for states, tokens in zip((ours[student_layer], theirs[teacher_layer]), batch.tokens, strict=True)
         )
         goal = nn.functional.layer_norm(there.float(), there.shape[-1:])
         total = total + ((bridge(here).float() - goal).square() * valid).sum() / (valid.sum() * goal.shape[-1])
@@ -59,12 +59,12 @@ def distil_losses(student: nn.Module, teacher: nn.Module, bridges: nn.ModuleList
     with torch.no_grad():
         theirs = classify(teacher, batch.tokens[1], hidden=states)
     ours = classify(student, batch.tokens[0], hidden=states)
-    wanted = theirs.logits.float().masked_fill(batch.empty[:, None], 0)  # an empty text says nothing
+    teacher_scores = theirs.logits.float().masked_fill(batch.empty[:, None], 0)  # an empty text says nothing
     scores = ours.logits.float()
     opinion = TEMPERATURE**2 * nn.functional.kl_div(
-        (scores / TEMPERATURE).log_softmax(1), (wanted / TEMPERATURE).softmax(1), reduction="batchmean"
+        (scores / TEMPERATURE).log_softmax(1), (teacher_scores / TEMPERATURE).softmax(1), reduction="batchmean"
     )
-    known = (batch.whole & (batch.label != UNKNOWN)).float()
+    known = (batch.unmasked & (batch.label != UNKNOWN)).float()
     gold = cross_entropy(scores, gold_target(batch.label, batch.empty, smoothing=0.03), known)
     inner = state_loss(ours.hidden_states, theirs.hidden_states, bridges, batch) if states else torch.zeros_like(gold)
     return Losses(opinion, gold, inner)
@@ -81,13 +81,13 @@ def short_texts(collection: Collection, offsets: list[Any], rng: np.random.Gener
     free.label[:] = UNKNOWN  # once masked, only the teacher can tell
     print(f"{len(sentences)} sentences, {len(bundles)} groups, {len(phrases)} phrases, {len(fixed)} synthetic")
 
-    def some(spans: Spans, count: int) -> Spans:
+    def sample(spans: Spans, count: int) -> Spans:
         return spans.take(rng.integers(0, len(spans), count))
 
     def epoch() -> Spans:
         n = len(phrases)
-        review_parts = [some(sentences, 3 * n // 2), some(bundles, n // 2)]
-        return join([phrases, *review_parts, some(fixed, n // 6), some(free, n // 6)])
+        review_parts = [sample(sentences, 3 * n // 2), sample(bundles, n // 2)]
+        return join([phrases, *review_parts, sample(fixed, n // 6), sample(free, n // 6)])
 
     return epoch
 
@@ -137,7 +137,7 @@ def train_student(
 
     save_student(student, out)
     student.to(device)
-    temperature = best_temperature(student, AutoTokenizer.from_pretrained(out), list(collection.held.values()))
+    temperature = best_temperature(student, AutoTokenizer.from_pretrained(out), list(collection.held_out.values()))
     print(f"student temperature {temperature:.3f}", flush=True)
     fold_temperature(student.classifier, temperature)
     save_student(student, out)

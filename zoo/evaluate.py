@@ -54,7 +54,7 @@ def probabilities(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> Ten
     """(T, 2): the mean over a text's segments."""
     cut = [segments(tokenizer, text) for text in texts]
     flat = logits(model, [row for rows in cut for row in rows], tokenizer.pad_token_id).softmax(1)
-    return torch.stack([part.mean(0) for part in flat.split([len(rows) for rows in cut])])
+    return torch.stack([segment_rows.mean(0) for segment_rows in flat.split([len(rows) for rows in cut])])
 
 
 def calibration_error(probability: Tensor, label: Tensor) -> float:

@@ -27,7 +27,7 @@ class LowRankLinear(nn.Module):
 def open_for_training(model: nn.Module, rank: int) -> None:
     """Freeze `model` but for low-rank terms in its encoder, and the parts named in WHOLE_PARTS."""
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(any(part in name for part in WHOLE_PARTS))
+        parameter.requires_grad_(any(pattern in name for pattern in WHOLE_PARTS))
     linears = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear) and ".encoder." in n]
     for name, linear in linears:
         parent, _, child = name.rpartition(".")

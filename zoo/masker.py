@@ -70,27 +70,31 @@ def main() -> None:
         f"{len(texts)} texts of {lengths.min()} to {lengths.max()} words, {lengths.mean():.0f} on average", flush=True
     )
     how = replace(TrainSettings(steps=args.steps, minutes=args.minutes, inputs=64, seed=args.seed), **args.train)
-    masker = train(model, texts, how, replace(DEFAULT, **args.objective), tell=_told)
+    masker = train(model, texts, how, replace(DEFAULT, **args.objective), tell=_print_progress)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     masker.save(args.out, args.half)
-    weights = sum(one.numel() for one in masker.network.parameters())
+    weights = sum(parameter.numel() for parameter in masker.network.parameters())
     print(f"wrote {args.out}: {weights:,} weights, {args.out.stat().st_size / 1e6:.2f} MB, {masker.card.training}")
     if args.val:
         judge(model, masker, args.out, args.eraser, args.val, args.longest_val)
 
 
-def training_texts(eraser: Path, sst2: Path | None, count: int, longest: int, whole: bool, seed: int) -> list[str]:
+def training_texts(
+    eraser: Path, sst2: Path | None, count: int, longest: int, with_reviews: bool, seed: int
+) -> list[str]:
     """A third phrases of SST-2's training part, the rest passages of ERASER's, and its reviews as they are."""
     draw = np.random.default_rng(seed)
-    reviews = [" ".join(one.text.split()) for one in read("eraser-movies", "train", eraser)]
-    texts = list(reviews) if whole else []
+    reviews = [" ".join(example.text.split()) for example in read("eraser-movies", "train", eraser)]
+    texts = list(reviews) if with_reviews else []
     if sst2 is not None:
-        phrases = sorted({one.text for one in read("sst-2", "train", sst2) if len(one.text.split()) >= SHORTEST})
-        texts += [phrases[place] for place in draw.permutation(len(phrases))[: count // 3]]
+        phrases = sorted(
+            {example.text for example in read("sst-2", "train", sst2) if len(example.text.split()) >= SHORTEST}
+        )
+        texts += [phrases[i] for i in draw.permutation(len(phrases))[: count // 3]]
     while len(texts) < count:
         before = len(texts)
-        for place in draw.permutation(len(reviews)):
-            texts += passages(reviews[place], longest, draw)
+        for i in draw.permutation(len(reviews)):
+            texts += passages(reviews[i], longest, draw)
         if len(texts) == before:
             break
     return list(dict.fromkeys(texts))[:count]
@@ -99,27 +103,29 @@ def training_texts(eraser: Path, sst2: Path | None, count: int, longest: int, wh
 def passages(review: str, longest: int, draw: np.random.Generator) -> list[str]:
     """A review cut at ends of sentences into stretches whose lengths are drawn evenly on a logarithmic scale."""
     ends = [end for _, end in sentences(review)]
-    found, start = [], 0
+    cut, start = [], 0
     while start < len(review):
         words = np.exp(draw.uniform(np.log(SHORTEST), np.log(longest)))
         stop = next((end for end in ends if end > start and len(review[start:end].split()) >= words), len(review))
         passage = " ".join(review[start:stop].split()[:longest])
         if len(passage.split()) >= SHORTEST:
-            found.append(passage)
+            cut.append(passage)
         start = stop
-    return found
+    return cut
 
 
 def judge(model: TextModel, masker: Masker, path: Path, eraser: Path, count: int, longest: int | None) -> None:
     """Print MaRC's loss and the quality of rationales on validation reviews, with and without the masker."""
     listing = find(opened(eraser) if eraser.is_file() else eraser, "val.jsonl")
     assert listing is not None, "there is no val.jsonl"
-    reviews = [one for one in read_reviews(listing.parent, "val") if longest is None or len(one.gold) <= longest]
-    reviews = [one for one in reviews if one.gold.any()][:count]
+    reviews = [
+        review for review in read_reviews(listing.parent, "val") if longest is None or len(review.gold) <= longest
+    ]
+    reviews = [review for review in reviews if review.gold.any()][:count]
     print(f"\n{len(reviews)} validation reviews, {model.name}")
     if masker.card.objective.own:  # else a field is anchored to something that no pair of w and sigma tells
         print("MaRC's loss (Eq. 8 without noise), predicted class")
-        for name, value in _losses(model, masker, [one.text for one in reviews]).items():
+        for name, value in _losses(model, masker, [review.text for review in reviews]).items():
             print(f"{name:<28} {value:.4f}", flush=True)
     instant = {"masker": str(path)}
     rows: dict[str, dict[str, Any]] = {}
@@ -148,7 +154,7 @@ KEYS = ("mAP", "F1", "IoU F1", "suff", "comp")
 def _losses(model: TextModel, masker: Masker, texts: list[str], at_once: int = 64) -> dict[str, float]:
     """The mean loss over texts: predicted, refined, and optimised from scratch with the same objective."""
     objective = masker.card.objective
-    found: dict[str, list[torch.Tensor]] = {}
+    by_source: dict[str, list[torch.Tensor]] = {}
     for begin in range(0, len(texts), at_once):
         sources = [model.read(text, None) for text in texts[begin : begin + at_once]]
         with model.borrowed():
@@ -162,8 +168,8 @@ def _losses(model: TextModel, masker: Masker, texts: list[str], at_once: int = 6
                     f"masker, {REFINE} steps": (refined.w, refined.sigma),
                     f"marc, {objective.steps} steps": (scratch.w, scratch.sigma),
                 }.items():
-                    found.setdefault(name, []).append(_loss(batch, target, objective, pair))
-    return {name: float(torch.cat(values).mean()) for name, values in found.items()}
+                    by_source.setdefault(name, []).append(_loss(batch, target, objective, pair))
+    return {name: float(torch.cat(values).mean()) for name, values in by_source.items()}
 
 
 def _loss(batch: Any, target: torch.Tensor, objective: MaskSettings, pair: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -173,18 +179,20 @@ def _loss(batch: Any, target: torch.Tensor, objective: MaskSettings, pair: tuple
 
 
 def _quality(model: TextModel, reviews: list[Any], method: str, options: dict[str, Any]) -> dict[str, Any]:
-    texts, gold = [one.text for one in reviews], [one.label for one in reviews]
+    texts, gold = [review.text for review in reviews], [review.label for review in reviews]
     began = time.perf_counter()
     results = rationales.explain(model, texts, method=method, target=gold, options=options)
     seconds = (time.perf_counter() - began) / len(texts)
-    scored = [agreement(review, token_scores(review, one)) for review, one in zip(reviews, results, strict=True)]
+    scored = [
+        agreement(review, token_scores(review, rationale)) for review, rationale in zip(reviews, results, strict=True)
+    ]
     both = faithfulness(model, reviews, results)
-    figures = {key: np.array([one[key] for one in scored]) for key in scored[0]}
+    figures = {key: np.array([metrics[key] for metrics in scored]) for key in scored[0]}
     figures |= {"suff": both[:, 0], "comp": both[:, 1]}
     return {key: interval(values) for key, values in figures.items()} | {"seconds": seconds}
 
 
-def _told(look: Look) -> None:
+def _print_progress(look: Look) -> None:
     star = " *" if look.best else ""
     print(f"step {look.step:>6}  {look.seconds:5.0f} s  held-out loss {look.loss:.4f}{star}", flush=True)
 

@@ -25,17 +25,17 @@ def span_cover(lengths: Tensor, share: Tensor, width: int) -> Tensor:
 def random_keep(lengths: Tensor, fixed: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """Keep masks for a batch.
 
-    lengths: (B,) words; fixed: (B,) bool, rows that stay whole.
-    Returns keep (B, width) bool, whole (B,) bool and empty (B,) bool.
+    lengths: (B,) words; fixed: (B,) bool, rows that are never masked.
+    Returns keep (B, width) bool, unmasked (B,) bool and empty (B,) bool.
     """
     rows, device = lengths.shape[0], lengths.device
     draw = torch.rand(rows, device=device)
     empty = (draw < EMPTY_SHARE) & ~fixed
-    whole = (draw >= EMPTY_SHARE + MASKED_SHARE) | fixed
+    unmasked = (draw >= EMPTY_SHARE + MASKED_SHARE) | fixed
     share = torch.rand(rows, device=device)  # of words to lose
     scattered = torch.rand(rows, width, device=device) >= share[:, None]
     kind = torch.rand(rows, 1, device=device)
     removed_spans = ~span_cover(lengths, share, width)
     kept_spans = span_cover(lengths, 1 - share, width)
     keep = torch.where(kind < 0.5, scattered, torch.where(kind < 0.75, removed_spans, kept_spans))
-    return (keep | whole[:, None]) & ~empty[:, None], whole, empty
+    return (keep | unmasked[:, None]) & ~empty[:, None], unmasked, empty

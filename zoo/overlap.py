@@ -21,7 +21,7 @@ def grams(words: Sequence[str], n: int) -> set[str]:
 class Protected:
     """Evaluation texts, indexed for look-up."""
 
-    whole: frozenset[str]  # every text, normalised
+    texts: frozenset[str]  # every text, normalised
     review_grams: frozenset[str]
     phrase_words: int
     sentences_by_start: dict[str, list[str]]  # sentences of >= phrase_words words by their first phrase_words
@@ -41,7 +41,7 @@ class Protected:
                 for gram in grams(words, phrase_words):
                     inside.setdefault(gram, []).append(sentence)
         return cls(
-            whole=frozenset(" ".join(words) for words in review_words + sentence_words),
+            texts=frozenset(" ".join(words) for words in review_words + sentence_words),
             review_grams=frozenset(gram for gram, count in counts.items() if count < BOILERPLATE_REVIEWS),
             phrase_words=phrase_words,
             sentences_by_start=starts,
@@ -52,7 +52,7 @@ class Protected:
         """Why `text` must not be trained on, or None."""
         words = normalised_words(text)
         joined = " ".join(words)
-        if joined in self.whole:
+        if joined in self.texts:
             return "equal"
         if not grams(words, REVIEW_GRAM).isdisjoint(self.review_grams):
             return f"shares {REVIEW_GRAM} words with an evaluation review"
@@ -71,13 +71,13 @@ def without_overlap(texts: Sequence[Text], protected: Protected) -> tuple[list[T
     """Texts free of overlap and of repetition, and how many were dropped for each reason."""
     kept: list[Text] = []
     dropped: Counter[str] = Counter()
-    seen: set[str] = set()
+    kept_keys: set[str] = set()
     for text in texts:
         key = " ".join(normalised_words(text.text))
-        reason = "repeated or empty" if not key or key in seen else protected.reason(text.text)
+        reason = "repeated or empty" if not key or key in kept_keys else protected.reason(text.text)
         if reason is None:
             kept.append(text)
-            seen.add(key)
+            kept_keys.add(key)
         else:
             dropped[reason] += 1
     return kept, dropped

@@ -47,6 +47,6 @@ class Pace:
         self.tokens += tokens
         if time.monotonic() - self._reported > REPORT_SECONDS or self.progress >= 1:
             self._reported = time.monotonic()
-            shown = " ".join(f"{name} {float(value):.4f}" for name, value in losses.items())
+            loss_text = " ".join(f"{name} {float(value):.4f}" for name, value in losses.items())
             speed = self.tokens / self.seconds / 1e6
-            print(f"{self.name} step {self.step} {self.seconds:.0f}s {speed:.2f}M tokens/s {shown}", flush=True)
+            print(f"{self.name} step {self.step} {self.seconds:.0f}s {speed:.2f}M tokens/s {loss_text}", flush=True)

@@ -33,7 +33,7 @@ class Spans:
 
 def join(parts: list[Spans]) -> Spans:
     fields = ("start", "end", "label", "fixed")
-    return Spans(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+    return Spans(*(np.concatenate([getattr(spans, name) for spans in parts]) for name in fields))
 
 
 def cut(start: Array, end: Array, offsets: list[Array]) -> Array:
@@ -55,9 +55,9 @@ def review_windows(corpus: Corpus, texts: Array, offsets: list[Array], rng: np.r
     slack = np.maximum(0, last - first - WINDOW_WORDS)
     length = rng.integers(40, 300, len(texts))
     short_slack = np.maximum(0, last - first - length)
-    place = rng.random(len(texts))
-    start = first + np.select([kind < 0.4, kind < 0.8], [0 * slack, (place * (slack + 1)).astype(np.int64)],
-                              (place * (short_slack + 1)).astype(np.int64))  # fmt: skip
+    position = rng.random(len(texts))
+    start = first + np.select([kind < 0.4, kind < 0.8], [0 * slack, (position * (slack + 1)).astype(np.int64)],
+                              (position * (short_slack + 1)).astype(np.int64))  # fmt: skip
     end = np.where(kind < 0.8, last, np.minimum(last, start + length))
     return Spans(start, cut(start, end, offsets), corpus.labels[texts], np.zeros(len(texts), bool))
 

@@ -92,7 +92,7 @@ def train_teacher(
         pace.advance(size, reviews=losses[0].detach(), phrases=losses[1].detach())
 
     tokenizer = AutoTokenizer.from_pretrained(encoder)
-    temperature = best_temperature(model, tokenizer, list(collection.held.values()))
+    temperature = best_temperature(model, tokenizer, list(collection.held_out.values()))
     print(f"teacher temperature {temperature:.3f}", flush=True)
     fold_temperature(model.classifier, temperature)
     save_teacher(model, encoder, out)

@@ -168,9 +168,9 @@ PLACES = listed("new york, france, a small town, london, the desert, japan, the 
 def fill(template: str, rng: random.Random) -> str:
     good, other_good = rng.sample(GOOD, 2)
     bad, other_bad = rng.sample(BAD, 2)
-    part, other_part = rng.sample(PARTS, 2)
+    aspect, other_aspect = rng.sample(PARTS, 2)
     text = template.format(
-        g=good, G=other_good, b=bad, B=other_bad, p=part, q=other_part,
+        g=good, G=other_good, b=bad, B=other_bad, p=aspect, q=other_aspect,
         w=rng.choice(WHOLE), be=rng.choice(BE), very=rng.choice(VERY), liked=rng.choice(LIKED), like=rng.choice(LIKE),
         gn=rng.choice(GOOD_NOUNS), bn=rng.choice(BAD_NOUNS), day=rng.choice(DAYS), job=rng.choice(JOBS),
         place=rng.choice(PLACES),
@@ -181,9 +181,9 @@ def fill(template: str, rng: random.Random) -> str:
 def synthetic_texts(per_label: int, seed: int) -> list[Text]:
     """About `per_label` different texts for each of positive and negative, and a fifth as many undecided ones."""
     rng = random.Random(seed)  # noqa: S311 - no secret
-    found: dict[str, int] = {}
+    labels: dict[str, int] = {}
     plan = ((1, POSITIVE, per_label), (0, NEGATIVE, per_label), (NEUTRAL, UNDECIDED, per_label // 5))
     for label, templates, count in plan:
         for _ in range(count):
-            found[fill(rng.choice(templates), rng)] = label
-    return [Text(text, label) for text, label in found.items()]
+            labels[fill(rng.choice(templates), rng)] = label
+    return [Text(text, label) for text, label in labels.items()]

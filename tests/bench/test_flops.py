@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 from subjects import pictures, random_text, words
-from timing import Seen
+from timing import TimedDescent
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -82,7 +82,7 @@ def run(model, inputs, options):
         handle = module.register_forward_pre_hook(note, with_kwargs=True)
         found = method.scores(batch, torch.zeros(batch.inputs, dtype=torch.long))
         handle.remove()
-    return Seen(method, batch, found.steps, 1.0), sum(rows)
+    return TimedDescent(method, batch, found.steps, 1.0), sum(rows)
 
 
 @pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"levels": 0.5}])

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import numpy as np
 
-from rationales.experiments.ground_truth.plan import Plan
-from rationales.experiments.ground_truth.pool import THREADS
-from rationales.experiments.ground_truth.record import Attempt, Record, Told
+from rationales.experiments.ground_truth.runs.parallel import THREAD_VARIABLES
+from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, RunRecord, TrainingAttempt
+from rationales.experiments.ground_truth.runs.run_spec import RunSpec
 
 NOUNS = ["bread", "sea", "owl", "film", "heart", "cup", "hill", "door", "song", "lamp"]
 VERBS = ["has", "sees", "wants", "likes", "keeps", "finds"]
 
 
-def bird_folder(folder: Path, side: int = 32, train: int = 40, rest: int = 10) -> Path:
+def bird_folder(folder: Path, side: int = 32, train: int = 40, test: int = 10) -> Path:
     """Pictures of every kind: blocks of colour."""
     from PIL import Image  # not above: a process that only pretends to run should start soon
 
-    from rationales.experiments.ground_truth import birds
+    from rationales.experiments.ground_truth.runs import bird_pictures
 
     rng = np.random.default_rng(0)
-    for split, count in (("train", train), ("valid", rest), ("test", rest)):
-        for kind in (one for pair in birds.SIMILAR for one in pair):
+    for split, count in (("train", train), ("valid", test), ("test", test)):
+        for kind in (kind for pair in bird_pictures.SIMILAR_KINDS for kind in pair):
             home = folder / "birds-112" / split / kind
             home.mkdir(parents=True)
             for number in range(count):
@@ -33,17 +33,19 @@ def bird_folder(folder: Path, side: int = 32, train: int = 40, rest: int = 10) -
     return folder
 
 
-def review_folder(folder: Path, train: int = 120, rest: int = 40) -> Path:
+def review_folder(folder: Path, train: int = 120, test: int = 40) -> Path:
     """Reviews with an article before every noun, two in each half."""
     rng = np.random.default_rng(0)
     docs = folder / "movies" / "docs"
     docs.mkdir(parents=True)
-    for split, count in (("train", train), ("val", rest), ("test", rest)):
+    for split, count in (("train", train), ("val", test), ("test", test)):
         rows = []
         for number in range(2 * count):
             words: list[str] = []
             for _ in range(4):
-                words += [str(rng.choice(one)) for one in (["the", "a", "an"], NOUNS, VERBS, NOUNS, VERBS, NOUNS)]
+                words += [
+                    str(rng.choice(choices)) for choices in (["the", "a", "an"], NOUNS, VERBS, NOUNS, VERBS, NOUNS)
+                ]
             name = f"{split}_{number}.txt"
             (docs / name).write_text(" ".join(words), encoding="utf-8")
             rows.append({"annotation_id": name, "classification": ("NEG", "POS")[number % 2], "evidences": []})
@@ -52,35 +54,37 @@ def review_folder(folder: Path, train: int = 120, rest: int = 40) -> Path:
     return folder / "movies"
 
 
-def record(plan: Plan, told: dict[str, tuple[float, float]], area: float = 0.25, inputs: int = 8, **more) -> Record:
+def record(
+    spec: RunSpec, attributions: dict[str, tuple[float, float]], area: float = 0.25, inputs: int = 8, **fields
+) -> RunRecord:
     """A finished run whose methods reach these Attr% on every picture with, and without the plant."""
-    which = tuple(number % 2 for number in range(inputs))
-    said = {
-        key: Told("print", 0.01, {"region": tuple((without, with_)[one] for one in which)})
-        for key, (with_, without) in told.items()
+    manipulations = tuple(number % 2 for number in range(inputs))
+    measures = {
+        key: MethodMeasures("print", 0.01, {"region": tuple((without, with_)[number] for number in manipulations)})
+        for key, (with_, without) in attributions.items()
     }
-    attempt = Attempt(1, "somewhere", 0.99, 200, 5, 2.0, 1e-9)
-    given = {"attempts": (attempt,), "bound": max(plan.r, 1 - plan.r), "told": said, **more}
-    return Record(
-        plan,
+    attempt = TrainingAttempt(1, "somewhere", 0.99, 200, 5, 2.0, 1e-9)
+    values = {"attempts": (attempt,), "accuracy_bound": max(spec.r, 1 - spec.r), "measures": measures, **fields}
+    return RunRecord(
+        spec,
         "print",
-        names=tuple(f"p{one}" for one in range(inputs)),
-        which=which,
-        units=(100,) * inputs,
-        region=(round(100 * area),) * inputs,
-        idle=(0,) * inputs,
-        **given,
+        input_names=tuple(f"p{number}" for number in range(inputs)),
+        manipulations=manipulations,
+        unit_counts=(100,) * inputs,
+        region_sizes=(round(100 * area),) * inputs,
+        distractor_sizes=(0,) * inputs,
+        **values,
     )
 
 
-def pretended(plan: Plan, setting: object, old: Record | None) -> Record:
+def pretended(spec: RunSpec, settings: object, previous: RunRecord | None) -> RunRecord:
     """A run that needs no training."""
-    assert setting is not None
-    return record(plan, {"gradient": (0.9, 0.5)}, note="old" if old is not None else "new")
+    assert settings is not None
+    return record(spec, {"gradient": (0.9, 0.5)}, note="old" if previous is not None else "new")
 
 
-def threads_seen(plan: Plan, setting: object, old: Record | None) -> Record:
+def threads_seen(spec: RunSpec, settings: object, previous: RunRecord | None) -> RunRecord:
     """What a process is told about threads, in place of a run."""
-    assert setting is not None
-    assert old is None
-    return record(plan, {}, note=" ".join(os.environ.get(name, "-") for name in THREADS))
+    assert settings is not None
+    assert previous is None
+    return record(spec, {}, note=" ".join(os.environ.get(name, "-") for name in THREAD_VARIABLES))

@@ -15,13 +15,14 @@ from experiments.gt_data import bird_folder, record
 
 from rationales.evaluation.table import Table
 from rationales.experiments import EXPERIMENTS, Request
-from rationales.experiments.ground_truth import birds, fig5, fig6, fig7, fig8, networks, run_pictures, running
-from rationales.experiments.ground_truth import plan as plan_
-from rationales.experiments.ground_truth.plan import TRIES, Plan, Setting
-from rationales.experiments.ground_truth.record import Stage, Store, Told
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import PAPER, PICTURES, choose
-from rationales.experiments.ground_truth.study import outcome
+from rationales.experiments.ground_truth.experiment import build_report
+from rationales.experiments.ground_truth.figures import fig5, fig6, fig7, fig8
+from rationales.experiments.ground_truth.method_rows import PAPER_METHODS, PICTURE_METHODS
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
+from rationales.experiments.ground_truth.row_choices import choose_rows
+from rationales.experiments.ground_truth.runs import bird_pictures, networks, picture_run, run_spec, training_run
+from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, RunFolder, TrainingCheckpoint
+from rationales.experiments.ground_truth.runs.run_spec import MAX_ATTEMPTS, RunSettings, RunSpec
 from rationales.groundtruth import find_plant
 from rationales.groundtruth.networks.resnet import ResNet
 from rationales.groundtruth.training import Recipe
@@ -38,38 +39,45 @@ def folder(tmp_path_factory):
 def quick(monkeypatch):
     """Half of a band's pixels become noise, which a tiny network learns at once; at low visibility a tenth."""
 
-    def place(_name, level, _seed, _size):
+    def draw_plant(_name, level, _seed, _size):
         return find_plant("noise", {"share": 0.1 if level == 1 else 0.5})
 
-    made = networks.PictureNetwork(
+    tiny = networks.PictureNetwork(
         "tiny", lambda classes, _: ResNet(classes, (1, 1), 8), Recipe(16, 4, batch=32, rate=3e-3)
     )
-    monkeypatch.setattr(birds, "place", place)
-    monkeypatch.setitem(networks.PICTURES, "small-resnet", made)
+    monkeypatch.setattr(bird_pictures, "draw_plant", draw_plant)
+    monkeypatch.setitem(networks.PICTURE_NETWORKS, "small-resnet", tiny)
 
 
-def asked(folder, **more):
-    return Request(**{"data": folder, "rows": QUICK, "runs": 1, "limit": 6, **more})
+def request(folder, **options):
+    return Request(**{"data": folder, "rows": QUICK, "runs": 1, "limit": 6, **options})
 
 
 def verdicts(claims):
     """(beginning of the claim, reading) -> holds."""
-    return {(one.text.split(" (")[0], own.reading): own.holds for one in claims for own in one.verdicts}
+    return {
+        (claim.text.split(" (")[0], verdict.reading): verdict.holds for claim in claims for verdict in claim.verdicts
+    }
 
 
-def results(study, records, methods=(*PAPER, "marc", "random"), **more):
-    chosen = {**choose(study.dimensions, None), "methods": methods}
-    return Results(tuple(records), Setting(study.name, methods, 8, **{**study.more, **more}), chosen, PICTURES)
+def finished_runs(experiment, records, methods=(*PAPER_METHODS, "marc", "random"), **options):
+    chosen_rows = {**choose_rows(experiment.dimensions, None), "methods": methods}
+    return ExperimentRuns(
+        tuple(records),
+        RunSettings(experiment.name, methods, 8, **{**experiment.run_options, **options}),
+        chosen_rows,
+        PICTURE_METHODS,
+    )
 
 
 @pytest.mark.usefixtures("quick")
 class TestRuns:
     def test_train_explain_and_go_on(self, folder, tmp_path, monkeypatch):
-        """Two runs; then one more, with the first two taken over; then another method, on models trained anew."""
-        said = []
-        first = EXPERIMENTS["gt-fig5"].run(asked(folder, runs=2, out=tmp_path, tell=said.append))
-        assert said[0] == "2 runs, 2 of them still to be made"
-        assert all("accuracy 1" in line or "accuracy 9" in line for line in said[1:])
+        """Two runs; then one extended, with the first two taken over; then another method, on models trained anew."""
+        log = []
+        first = EXPERIMENTS["gt-fig5"].run(request(folder, runs=2, out=tmp_path, log=log.append))
+        assert log[0] == "2 runs, 2 of them still to be made"
+        assert all("accuracy 1" in line or "accuracy 9" in line for line in log[1:])
         assert [row.title for row in first.table.rows] == ["Gradient", "GradCAM", "Random"]
         cell = first.table["Random"].cells["attr-with"]
         assert cell.estimate.n == 2
@@ -78,57 +86,59 @@ class TestRuns:
         assert done["attempts"][-1]["p"] < 0.01
         assert sorted(done["which"]) == [0, 0, 0, 1, 1, 1]
 
-        said.clear()
-        again = EXPERIMENTS["gt-fig5"].run(asked(folder, runs=2, out=tmp_path, tell=said.append))
-        assert said == ["2 runs, 0 of them still to be made"]
+        log.clear()
+        again = EXPERIMENTS["gt-fig5"].run(request(folder, runs=2, out=tmp_path, log=log.append))
+        assert log == ["2 runs, 0 of them still to be made"]
         assert again.table.to_json() == first.table.to_json()
 
-        asked_methods = []
-        ask = running.told
-        monkeypatch.setattr(running, "told", lambda own, spec: asked_methods.append(spec.key) or ask(own, spec))
+        measured = []
+        measure = training_run.measure_method
+        monkeypatch.setattr(
+            training_run, "measure_method", lambda inputs, spec: measured.append(spec.key) or measure(inputs, spec)
+        )
         rows = [*QUICK, "input-x-gradient"]
-        more = EXPERIMENTS["gt-fig5"].run(asked(folder, rows=rows, runs=1, out=tmp_path))
-        assert asked_methods == ["input-x-gradient"]  # the same seed gave the same model
-        assert more.table["Gradient"].cells["attr"].values == first.table["Gradient"].cells["attr"].values[:1]
+        extended = EXPERIMENTS["gt-fig5"].run(request(folder, rows=rows, runs=1, out=tmp_path))
+        assert measured == ["input-x-gradient"]  # the same seed gave the same model
+        assert extended.table["Gradient"].cells["attr"].values == first.table["Gradient"].cells["attr"].values[:1]
 
     def test_a_network_that_does_not_learn_is_repeated_and_then_told(self, folder, tmp_path, monkeypatch):
-        idle = replace(networks.PICTURES["small-resnet"], recipe=Recipe(1, rate=1e-6))
-        monkeypatch.setitem(networks.PICTURES, "small-resnet", idle)
-        outcome_ = EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path))
-        record_ = Store(tmp_path).get(Plan("noise", "small-resnet"))
+        untrained = replace(networks.PICTURE_NETWORKS["small-resnet"], recipe=Recipe(1, rate=1e-6))
+        monkeypatch.setitem(networks.PICTURE_NETWORKS, "small-resnet", untrained)
+        report_ = EXPERIMENTS["gt-fig5"].run(request(folder, out=tmp_path))
+        record_ = RunFolder(tmp_path).get(RunSpec("noise", "small-resnet"))
         assert record_ is not None
-        assert len(record_.attempts) == TRIES
-        assert len({own.seed for own in record_.attempts}) == TRIES
-        assert outcome_.table.inputs == ()
-        report = outcome_.to_markdown()
+        assert len(record_.attempts) == MAX_ATTEMPTS
+        assert len({attempt.seed for attempt in record_.attempts}) == MAX_ATTEMPTS
+        assert report_.table.inputs == ()
+        report = report_.to_markdown()
         assert "1 of 1 runs have no part in any figure" in report
-        assert report.count("not above 95%") == TRIES
-        said = []
-        EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path, tell=said.append))
-        assert said == ["1 runs, 0 of them still to be made"]
+        assert report.count("not above 95%") == MAX_ATTEMPTS
+        log = []
+        EXPERIMENTS["gt-fig5"].run(request(folder, out=tmp_path, log=log.append))
+        assert log == ["1 runs, 0 of them still to be made"]
 
-        monkeypatch.setattr(plan_, "TRIES", TRIES + 1)  # it goes on with the next seed
-        monkeypatch.setattr(running, "train", trained := Mock(wraps=running.train))
-        EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path))
+        monkeypatch.setattr(run_spec, "MAX_ATTEMPTS", MAX_ATTEMPTS + 1)  # it goes on with the next seed
+        monkeypatch.setattr(training_run, "train", trained := Mock(wraps=training_run.train))
+        EXPERIMENTS["gt-fig5"].run(request(folder, out=tmp_path))
         assert trained.call_count == 1
-        assert Store(tmp_path).get(Plan("noise", "small-resnet")).attempts[:TRIES] == record_.attempts
+        assert RunFolder(tmp_path).get(RunSpec("noise", "small-resnet")).attempts[:MAX_ATTEMPTS] == record_.attempts
 
     def test_methods_are_asked_on_the_way(self, folder):
-        setting = Setting("gt-fig6", ("gradient", "random"), 4, data=folder, along=True)
-        found = run_pictures.run(Plan("noise", "small-resnet"), setting)
-        assert not found.failed
-        accuracies = [stage.accuracy for stage in found.stages]
+        settings = RunSettings("gt-fig6", ("gradient", "random"), 4, data=folder, explain_during_training=True)
+        record_ = picture_run.run(RunSpec("noise", "small-resnet"), settings)
+        assert not record_.failed
+        accuracies = [checkpoint.accuracy for checkpoint in record_.checkpoints]
         assert accuracies == sorted(accuracies)
-        assert len(accuracies) <= len(running.STEPS) + 1
-        assert all(len(stage.told["gradient"].values["region"]) == 4 for stage in found.stages)
-        assert [line.x for line in fig6.lines(results(fig6.STUDY, [found], ("gradient", "random")))] == [
-            (*accuracies, found.last.accuracy)
+        assert len(accuracies) <= len(training_run.ACCURACY_STEPS) + 1
+        assert all(len(checkpoint.measures["gradient"].values["region"]) == 4 for checkpoint in record_.checkpoints)
+        assert [line.x for line in fig6.lines(finished_runs(fig6.EXPERIMENT, [record_], ("gradient", "random")))] == [
+            (*accuracies, record_.last_attempt.accuracy)
         ]
 
     def test_the_command_writes_everything(self, folder, tmp_path):
         pytest.importorskip("matplotlib")
-        given = ["--data", folder, "--rows", ",".join([*QUICK, "r-0.5", "r-0.7"]), "--runs", 1, "--limit", 4]
-        done = command("reproduce", "gt-fig8", *given, "--out", tmp_path)
+        options = ["--data", folder, "--rows", ",".join([*QUICK, "r-0.5", "r-0.7"]), "--runs", 1, "--limit", 4]
+        done = command("reproduce", "gt-fig8", *options, "--out", tmp_path)
         assert done.exit_code == 0, done.output
         assert {path.name for path in tmp_path.iterdir()} == {
             *("table.md", "table.csv", "table.json", "plot.png", "attribution-by-r.png", "runs")
@@ -147,33 +157,37 @@ class TestFigure5:
         shift = dict(zip(fig5.PLANTS, (0.0, 0.05, 0.1, 0.15, 0.25), strict=True))
         runs = []
         for plant, up in shift.items():
-            told = {key: (own + up, own + up - 0.1) for key, own in base.items()}
-            runs += [record(Plan(plant, "resnet34", run), {**told, "random": (0.25, 0.25)}) for run in range(2)]
-        found = verdicts(fig5.claims(results(fig5.STUDY, runs)))
-        assert found.pop(("No method consistently reaches Attr% ≈ 1", "all methods here")) is True
-        assert len(found) == 8
-        assert all(found.values())
-        weak = [replace(one, told={**one.told, "marc": one.told["gradient"]}) for one in runs]
-        changed = verdicts(fig5.claims(results(fig5.STUDY, weak)))
+            attributions = {key: (share + up, share + up - 0.1) for key, share in base.items()}
+            runs += [
+                record(RunSpec(plant, "resnet34", run), {**attributions, "random": (0.25, 0.25)}) for run in range(2)
+            ]
+        holds = verdicts(fig5.claims(finished_runs(fig5.EXPERIMENT, runs)))
+        assert holds.pop(("No method consistently reaches Attr% ≈ 1", "all methods here")) is True
+        assert len(holds) == 8
+        assert all(holds.values())
+        weak = [replace(run_, measures={**run_.measures, "marc": run_.measures["gradient"]}) for run_ in runs]
+        changed = verdicts(fig5.claims(finished_runs(fig5.EXPERIMENT, weak)))
         fallen = {key for key, holds in changed.items() if not holds}
         assert fallen == {
             ("MaRC's Attr% on pictures with the plant is above that of every method of the paper", "MaRC")
         }
 
     def test_a_perfect_method_and_equal_manipulations_are_noticed(self):
-        perfect = dict.fromkeys((*PAPER, "marc", "random"), (0.98, 0.97))
-        runs = [record(Plan(plant, "resnet34"), perfect) for plant in fig5.PLANTS]
-        found = verdicts(fig5.claims(results(fig5.STUDY, runs)))
-        assert found["No method consistently reaches Attr% ≈ 1", "the paper's five"] is False
-        assert found["Not all manipulations are detected equally well", "here"] is False
-        assert found["SHAP depends strongly on the manipulation", "here"] is False
+        perfect = dict.fromkeys((*PAPER_METHODS, "marc", "random"), (0.98, 0.97))
+        runs = [record(RunSpec(plant, "resnet34"), perfect) for plant in fig5.PLANTS]
+        holds = verdicts(fig5.claims(finished_runs(fig5.EXPERIMENT, runs)))
+        assert holds["No method consistently reaches Attr% ≈ 1", "the paper's five"] is False
+        assert holds["Not all manipulations are detected equally well", "here"] is False
+        assert holds["SHAP depends strongly on the manipulation", "here"] is False
 
     def test_failed_runs_and_unfit_methods_are_told_and_never_averaged(self):
-        good = record(Plan("hue", "resnet34"), {"gradient": (0.5, 0.5), "random": (0.25, 0.25)})
-        unfit = {**good.told, "grad-cam": Told("print", unfit="no feature maps")}
-        bad = replace(record(Plan("hue", "resnet34", 1), {"gradient": (0.0, 0.0)}), failed="it did not learn")
-        given = results(fig5.STUDY, [replace(good, told=unfit), bad], ("gradient", "grad-cam", "random"))
-        report = outcome(fig5.STUDY, given, 1.0)
+        good = record(RunSpec("hue", "resnet34"), {"gradient": (0.5, 0.5), "random": (0.25, 0.25)})
+        measures = {**good.measures, "grad-cam": MethodMeasures("print", unsupported="no feature maps")}
+        bad = replace(record(RunSpec("hue", "resnet34", 1), {"gradient": (0.0, 0.0)}), failed="it did not learn")
+        runs = finished_runs(
+            fig5.EXPERIMENT, [replace(good, measures=measures), bad], ("gradient", "grad-cam", "random")
+        )
+        report = build_report(fig5.EXPERIMENT, runs, 1.0)
         assert report.table["Gradient"].cells["attr"].values == (0.5,)
         assert [row.title for row in report.table.rows] == ["Gradient", "Random"]
         text = report.to_markdown()
@@ -182,71 +196,78 @@ class TestFigure5:
 
     def test_by_hand(self):
         """Area a quarter, Attr% a half: a third of what is left above chance."""
-        given = results(fig5.STUDY, [record(Plan("hue", "resnet34"), {"gradient": (0.6, 0.4)})], ("gradient",))
-        assert fig5.excess(given, "hue", "gradient") == pytest.approx(1 / 3)
-        table, shown = fig5.picture_table(given)
-        assert [table["Gradient"].cells[name].values[0] for name in shown] == pytest.approx([0.6, 0.4, 0.5])
+        runs = finished_runs(
+            fig5.EXPERIMENT, [record(RunSpec("hue", "resnet34"), {"gradient": (0.6, 0.4)})], ("gradient",)
+        )
+        assert fig5.excess_over_chance(runs, "hue", "gradient") == pytest.approx(1 / 3)
+        table, metrics = fig5.picture_table(runs)
+        assert [table["Gradient"].cells[name].values[0] for name in metrics] == pytest.approx([0.6, 0.4, 0.5])
 
 
 class TestTrends:
     def test_along_the_training(self):
         """SHAP rises with a watermark; others stay where they are."""
 
-        methods, places = (*PAPER, "marc", "random"), (0.5, 0.7, 0.9)
+        methods, accuracies = (*PAPER_METHODS, "marc", "random"), (0.5, 0.7, 0.9)
 
-        def made(plant, rising):
-            stages = []
-            for number, place in enumerate(places):
+        def trained(plant, rising):
+            checkpoints = []
+            for number, accuracy in enumerate(accuracies):
                 still = 0.3 + 0.01 * (number % 2)
-                values = {key: place if rising and key == "shap" else still for key in methods}
-                told = {key: Told("p", 0.1, {"region": (own,) * 8}) for key, own in values.items()}
-                stages.append(Stage(number, place, told))
+                values = {key: accuracy if rising and key == "shap" else still for key in methods}
+                measures = {key: MethodMeasures("p", 0.1, {"region": (value,) * 8}) for key, value in values.items()}
+                checkpoints.append(TrainingCheckpoint(number, accuracy, measures))
             last = {key: (0.99, 0.99) if rising and key == "shap" else (0.3, 0.3) for key in methods}
-            return record(Plan(plant, "resnet34"), last, stages=tuple(stages))
+            return record(RunSpec(plant, "resnet34"), last, checkpoints=tuple(checkpoints))
 
-        given = results(fig6.STUDY, [made("watermark", True), made("hue", False)])
-        found = verdicts(fig6.claims(given))
-        assert found["SHAP with a watermark shows the most consistent increase of Attr% with accuracy", "here"] is True
-        assert found["Other methods and manipulations have a mild or noisy trend", "here"] is True
-        assert found["MaRC's Attr% rises with accuracy", "with the plant"] is False
-        table, _ = fig6.table(given)
+        runs = finished_runs(fig6.EXPERIMENT, [trained("watermark", True), trained("hue", False)])
+        holds = verdicts(fig6.claims(runs))
+        assert holds["SHAP with a watermark shows the most consistent increase of Attr% with accuracy", "here"] is True
+        assert holds["Other methods and manipulations have a mild or noisy trend", "here"] is True
+        assert holds["MaRC's Attr% rises with accuracy", "with the plant"] is False
+        table, _ = fig6.table(runs)
         assert table["SHAP"].cells["trend-with"].values[0] == pytest.approx(1)
 
     def test_with_visibility(self):
         def level(plant, number):
             rising = {
                 key: (0.3 + 0.1 * number, 0.3) if key == "shap" and plant == "watermark" else (0.4, 0.4)
-                for key in PAPER
+                for key in PAPER_METHODS
             }
-            return record(Plan(plant, "resnet34", level=number), {**rising, "marc": (0.95, 0.9), "random": (0.2, 0.2)})
+            return record(
+                RunSpec(plant, "resnet34", level=number), {**rising, "marc": (0.95, 0.9), "random": (0.2, 0.2)}
+            )
 
-        given = results(fig7.STUDY, [level(plant, n) for plant in ("watermark", "blur") for n in range(1, 6)])
-        (line,) = (one for one in fig7.lines(given) if one.plant == "watermark")
+        runs = finished_runs(fig7.EXPERIMENT, [level(plant, n) for plant in ("watermark", "blur") for n in range(1, 6)])
+        (line,) = (candidate for candidate in fig7.lines(runs) if candidate.plant == "watermark")
         assert line.x == (1, 2, 3, 4, 5)
         assert line.trend("shap", "with") == pytest.approx(1)
         assert math.isnan(line.trend("gradient", "with"))
-        found = verdicts(fig7.claims(given))
-        assert found["No method finds the least visible manipulations", "the paper's five"] is True
-        assert found["No method finds the least visible manipulations", "all methods here"] is False
-        assert found["SHAP's Attr% on a watermark rises with its visibility", "here"] is True
+        holds = verdicts(fig7.claims(runs))
+        assert holds["No method finds the least visible manipulations", "the paper's five"] is True
+        assert holds["No method finds the least visible manipulations", "all methods here"] is False
+        assert holds["SHAP's Attr% on a watermark rises with its visibility", "here"] is True
 
     def test_with_r(self):
         """Attr% of 1.6 - r is always allowed by Eq. 3 at an accuracy of 1, Attr% of 0.3 only at r = 1."""
 
         def run(plant, r, number):
-            told = {key: (1.6 - r, 1.6 - r) if key == "shap" and plant == "watermark" else (0.3, 0.3) for key in PAPER}
-            told |= {"gradient": (0.9, 0.3) if plant == "watermark" else (0.3, 0.3), "marc": (0.3, 0.3)}
-            made = record(Plan(plant, "resnet34", number, r=r), told)
-            return replace(made, attempts=(replace(made.attempts[0], accuracy=1.0),))
+            attributions = {
+                key: (1.6 - r, 1.6 - r) if key == "shap" and plant == "watermark" else (0.3, 0.3)
+                for key in PAPER_METHODS
+            }
+            attributions |= {"gradient": (0.9, 0.3) if plant == "watermark" else (0.3, 0.3), "marc": (0.3, 0.3)}
+            record_ = record(RunSpec(plant, "resnet34", number, r=r), attributions)
+            return replace(record_, attempts=(replace(record_.attempts[0], accuracy=1.0),))
 
-        shares = [float(name.removeprefix("r-")) for name in fig8.SHARES]
+        shares = [float(name.removeprefix("r-")) for name in fig8.R_VALUES]
         runs = [run(plant, r, number) for plant in ("watermark", "hue") for r in shares for number in (0, 1)]
-        given = results(fig8.STUDY, runs)
-        assert fig8.inside(given.of("watermark"), "shap", "with") == 1
-        assert fig8.inside(given.of("hue"), "lime", "with") == 0  # 1.5 - 1 is still more than 0.3
-        assert fig8.band(runs[0]) == pytest.approx(1)
-        assert [line.dashed for line in fig8.lines(given)] == [False, True] * 2
-        found = verdicts(fig8.claims(given))
+        finished = finished_runs(fig8.EXPERIMENT, runs)
+        assert fig8.share_in_range(finished.with_plant("watermark"), "shap", "with") == 1
+        assert fig8.share_in_range(finished.with_plant("hue"), "lime", "with") == 0  # 1.5 - 1 is still more than 0.3
+        assert fig8.shapley_minimum(runs[0]) == pytest.approx(1)
+        assert [line.dashed for line in fig8.lines(finished)] == [False, True] * 2
+        holds = verdicts(fig8.claims(finished))
         expected = {
             "All models reach an accuracy above 95 %": True,
             "With a watermark, SHAP's Attr% falls as r rises": True,
@@ -255,23 +276,25 @@ class TestTrends:
             "Many saliency maps are inconsistent with the Shapley axioms": True,
             "Similar and distinct kinds of birds make no clear difference": True,
         }
-        assert {key: found[key, "here"] for key in expected} == expected
-        assert found["MaRC's Attr% falls as r rises", "in the Shapley range"] is False
+        assert {key: holds[key, "here"] for key in expected} == expected
+        assert holds["MaRC's Attr% falls as r rises", "in the Shapley range"] is False
         lost = [replace(runs[0], failed="no"), *runs[1:]]
-        assert not verdicts(fig8.claims(results(fig8.STUDY, lost)))["All models reach an accuracy above 95 %", "here"]
+        assert not verdicts(fig8.claims(finished_runs(fig8.EXPERIMENT, lost)))[
+            "All models reach an accuracy above 95 %", "here"
+        ]
 
     def test_plans(self):
-        chosen = choose(fig7.STUDY.dimensions, ["hue", "visibility-2", "visibility-5"])
-        assert [(one.level, one.run) for one in fig7.plans(chosen, 2)] == [(2, 0), (5, 0), (2, 1), (5, 1)]
-        assert len(fig8.plans(choose(fig8.STUDY.dimensions, None), 4)) == 120  # as in section 5.4
-        assert len(fig5.plans(choose(fig5.STUDY.dimensions, None), 5)) == 25
+        chosen_rows = choose_rows(fig7.EXPERIMENT.dimensions, ["hue", "visibility-2", "visibility-5"])
+        assert [(spec.level, spec.run) for spec in fig7.run_specs(chosen_rows, 2)] == [(2, 0), (5, 0), (2, 1), (5, 1)]
+        assert len(fig8.run_specs(choose_rows(fig8.EXPERIMENT.dimensions, None), 4)) == 120  # as in section 5.4
+        assert len(fig5.run_specs(choose_rows(fig5.EXPERIMENT.dimensions, None), 5)) == 25
 
 
 class TestCommand:
     def test_lists_what_there_is(self):
-        shown = command("reproduce", "gt-fig7", "--list").stdout
-        assert "Figures 7 and 17" in shown
-        assert all(name in shown for name in ("watermark", "visibility-5", "marc", "small-vit"))
+        listing = command("reproduce", "gt-fig7", "--list").stdout
+        assert "Figures 7 and 17" in listing
+        assert all(name in listing for name in ("watermark", "visibility-5", "marc", "small-vit"))
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -293,7 +316,7 @@ def test_a_figure_without_matplotlib_is_told(monkeypatch, tmp_path):
     from rationales.errors import OptionError
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    given = results(fig5.STUDY, [record(Plan("hue", "resnet34"), {"gradient": (0.6, 0.4)})], ("gradient",))
+    runs = finished_runs(fig5.EXPERIMENT, [record(RunSpec("hue", "resnet34"), {"gradient": (0.6, 0.4)})], ("gradient",))
     with pytest.raises(OptionError, match="pip install matplotlib"):
-        fig5.draw(given, tmp_path)
-    assert np.isfinite(given.good[0].area)
+        fig5.draw(runs, tmp_path)
+    assert np.isfinite(runs.successful[0].area)

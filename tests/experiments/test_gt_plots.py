@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from rationales.experiments.ground_truth.plots import APART, grid, name_ends
+from rationales.experiments.ground_truth.reporting.plots import LABEL_DISTANCE, grid, label_line_ends
 
 pytest.importorskip("matplotlib")
 
@@ -40,14 +40,14 @@ class Axes:
     def __init__(self):
         self.written = {}
 
-    def annotate(self, name, place, **_):
-        self.written[name] = place
+    def annotate(self, name, position, **_):
+        self.written[name] = position
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_names_stand_apart_in_the_order_of_their_lines(heights):
     axes = Axes()
-    name_ends(axes, [(str(number), (0.5, up)) for number, up in enumerate(heights)], height=1.0)
-    places = [axes.written[str(number)][1] for number in np.argsort(heights, kind="stable")]
-    assert (np.diff(places) >= APART - 1e-9).all()
+    label_line_ends(axes, [(str(number), (0.5, up)) for number, up in enumerate(heights)], height=1.0)
+    positions = [axes.written[str(number)][1] for number in np.argsort(heights, kind="stable")]
+    assert (np.diff(positions) >= LABEL_DISTANCE - 1e-9).all()
     assert all(axes.written[str(number)][1] >= up for number, up in enumerate(heights))

@@ -9,13 +9,15 @@ import pytest
 from experiments.gt_data import record, review_folder
 
 from rationales.experiments import EXPERIMENTS, Request
-from rationales.experiments.ground_truth import fig12, networks, run_texts, table1
-from rationales.experiments.ground_truth.articles import frequency, measure, selected
-from rationales.experiments.ground_truth.plan import Plan, Setting
-from rationales.experiments.ground_truth.record import Told
-from rationales.experiments.ground_truth.results import Results
-from rationales.experiments.ground_truth.rows import TEXTS, choose
-from rationales.experiments.ground_truth.selections import points, rates
+from rationales.experiments.ground_truth.figures import fig12, table1
+from rationales.experiments.ground_truth.figures.article_scores import run_metric, selection_metric, word_share
+from rationales.experiments.ground_truth.figures.word_selections import requested_rates, selection_points
+from rationales.experiments.ground_truth.method_rows import TEXT_METHODS
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
+from rationales.experiments.ground_truth.row_choices import choose_rows
+from rationales.experiments.ground_truth.runs import networks, text_run
+from rationales.experiments.ground_truth.runs.run_record import MethodMeasures
+from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
 from rationales.groundtruth.metrics import Case, optimal
 from rationales.groundtruth.networks.rationale_models import RationaleModel, Selecting
 from rationales.groundtruth.networks.recurrent import AttentiveReader
@@ -32,7 +34,9 @@ def narrow(monkeypatch):
     """Networks of 16 numbers in place of 200."""
 
     def small(name, make, recipe):
-        monkeypatch.setitem(networks.TEXTS, name, replace(networks.TEXTS[name], make=make, recipe=recipe))
+        monkeypatch.setitem(
+            networks.TEXT_NETWORKS, name, replace(networks.TEXT_NETWORKS[name], make=make, recipe=recipe)
+        )
 
     small("attention", lambda words, labels, _: AttentiveReader(words, labels, 16, 16), Recipe(12, batch=32, rate=4e-3))
     for name in ("hardkuma", "reinforce"):
@@ -41,170 +45,182 @@ def narrow(monkeypatch):
             lambda words, labels, rate, how=name: RationaleModel(words, labels, Selecting(how, rate), 16, 16),
             Recipe(30, least=12, rate=4e-3, batch=32),
         )
-    monkeypatch.setattr(run_texts, "TOLERANCE", 0.1)
+    monkeypatch.setattr(text_run, "SHARE_TOLERANCE", 0.1)
 
 
 def verdicts(claims):
-    return {(one.text.split(" (")[0], own.reading): own.holds for one in claims for own in one.verdicts}
+    return {
+        (claim.text.split(" (")[0], verdict.reading): verdict.holds for claim in claims for verdict in claim.verdicts
+    }
 
 
-def made(plan, methods, **more):
-    """A run on ten texts of 100 words, eight of them articles; method -> (Attr% on them, on idle ones, selections).
+def text_run_record(spec, methods, **fields):
+    """A run on ten texts of 100 words, eight of them articles; method -> (Attr% on them, on distractors,
+    selections).
 
-    Selections: name -> (hits, words, idle ones) of every text.
+    Selections: name -> (hits, words, distractors) of every text.
     """
-    given = record(plan, {}, inputs=10, **more)
-    idle = 4 if plan.plant != "articles" else 0
-    told = {}
-    for key, (region, idle_share, chosen) in methods.items():
-        values = {"region": (region,) * 10, "distractors": (idle_share if idle else float("nan"),) * 10}
-        for name, counts in chosen.items():
+    template = record(spec, {}, inputs=10, **fields)
+    distractors = 4 if spec.plant != "articles" else 0
+    measures = {}
+    for key, (region, distractor_share, selections) in methods.items():
+        values = {"region": (region,) * 10, "distractors": (distractor_share if distractors else float("nan"),) * 10}
+        for name, counts in selections.items():
             pairs = zip(("hits", "had", "lured"), counts, strict=True)
-            values |= {f"{what}@{name}": (float(count),) * 10 for what, count in pairs}
-        told[key] = Told("p", 0.1, values)
-    return replace(given, told=told, region=(8 - idle,) * 10, idle=(idle,) * 10)
+            values |= {f"{count_name}@{name}": (float(count),) * 10 for count_name, count in pairs}
+        measures[key] = MethodMeasures("p", 0.1, values)
+    return replace(
+        template, measures=measures, region_sizes=(8 - distractors,) * 10, distractor_sizes=(distractors,) * 10
+    )
 
 
-def results(study, records, methods):
-    chosen = {**choose(study.dimensions, None), "methods": methods}
-    return Results(tuple(records), Setting(study.name, methods, 10), chosen, TEXTS)
+def finished_runs(experiment, records, methods):
+    chosen_rows = {**choose_rows(experiment.dimensions, None), "methods": methods}
+    return ExperimentRuns(tuple(records), RunSettings(experiment.name, methods, 10), chosen_rows, TEXT_METHODS)
 
 
 @pytest.mark.usefixtures("narrow")
 class TestRuns:
     def test_attention_and_methods(self, folder, tmp_path):
-        rows = ["articles", "cn", "own", "loo", "integrated-gradients"]
-        asked = Request(data=folder, rows=rows, runs=1, limit=16, out=tmp_path)
-        found = EXPERIMENTS["gt-table1"].run(asked)
-        assert [row.title for row in found.table.rows] == [
+        rows = ["articles", "cn", "inherent", "loo", "integrated-gradients"]
+        request = Request(data=folder, rows=rows, runs=1, limit=16, out=tmp_path)
+        report = EXPERIMENTS["gt-table1"].run(request)
+        assert [row.title for row in report.table.rows] == [
             "Attention",
             "Leave one out",
             "Integrated gradients",
             "Random",
         ]
-        assert len(found.table.inputs) == 2
-        chance, exact = (found.table[name].cells["correlating"].estimate.mean for name in ("Random", "Leave one out"))
+        assert len(report.table.inputs) == 2
+        chance, exact = (report.table[name].cells["correlating"].estimate.mean for name in ("Random", "Leave one out"))
         assert chance == pytest.approx((4 + 2) / (2 * 24), abs=0.03)  # four articles of 24 words, two of them in a half
         assert exact > 2 * chance
         parts = ("correlating", "non-correlating", "other")
-        shares = np.array([[row.cells[name].values for name in parts] for row in found.table.rows])
+        shares = np.array([[row.cells[name].values for name in parts] for row in report.table.rows])
         assert np.nansum(shares, 1) == pytest.approx(1)
-        report = found.to_markdown()
-        assert "BeerAdvocate cannot be had" in report
-        assert "Section 6.2" in report
-        assert found.draw is not None
-        assert found.draw(tmp_path)[0].is_file()
+        markdown = report.to_markdown()
+        assert "BeerAdvocate cannot be had" in markdown
+        assert "Section 6.2" in markdown
+        assert report.draw_figures is not None
+        assert report.draw_figures(tmp_path)[0].is_file()
 
     def test_rationale_models_beside_a_method(self, folder, tmp_path):
         rows = ["hardkuma", "attention", "rate-0.15", "loo"]
-        found = EXPERIMENTS["gt-fig12"].run(Request(data=folder, rows=rows, runs=1, limit=16, out=tmp_path))
-        assert [row.title for row in found.table.rows] == ["CR", "Leave one out", "Random"]
-        precision = {row.title: row.cells["precision"].values[0] for row in found.table.rows}
+        report = EXPERIMENTS["gt-fig12"].run(Request(data=folder, rows=rows, runs=1, limit=16, out=tmp_path))
+        assert [row.title for row in report.table.rows] == ["CR", "Leave one out", "Random"]
+        precision = {row.title: row.cells["precision"].values[0] for row in report.table.rows}
         assert precision["CR"] > 0.5 > 2 * precision["Random"]
-        assert found.table["Leave one out"].cells["selected"].values[0] == pytest.approx(round(0.15 * 24) / 24)
-        assert found.draw is not None
-        assert found.draw(tmp_path)[0].is_file()
+        assert report.table["Leave one out"].cells["selected"].values[0] == pytest.approx(round(0.15 * 24) / 24)
+        assert report.draw_figures is not None
+        assert report.draw_figures(tmp_path)[0].is_file()
 
     def test_a_model_that_selects_everything_does_not_count(self, folder, monkeypatch):
-        monkeypatch.setattr(run_texts, "FAR", 0.2)
+        monkeypatch.setattr(text_run, "MAX_EXCESS", 0.2)
         monkeypatch.setitem(
-            networks.TEXTS, "hardkuma", replace(networks.TEXTS["hardkuma"], recipe=Recipe(2, rate=1e-3))
+            networks.TEXT_NETWORKS, "hardkuma", replace(networks.TEXT_NETWORKS["hardkuma"], recipe=Recipe(2, rate=1e-3))
         )
-        setting = Setting("gt-fig12", ("own", "random"), 8, data=folder)
-        found = run_texts.run(Plan("articles", "hardkuma", rate=0.15, data="movies"), setting)
-        assert "of the words where 15.0% were wanted" in found.failed
+        settings = RunSettings("gt-fig12", ("inherent", "random"), 8, data=folder)
+        record_ = text_run.run(RunSpec("articles", "hardkuma", rate=0.15, data="movies"), settings)
+        assert "of the words where 15.0% were wanted" in record_.failed
 
     def test_chance_is_there_without_a_reader(self, folder):
         rows = ["cn", "hardkuma", "rate-0.09"]
-        found = EXPERIMENTS["gt-fig13"].run(Request(data=folder, rows=rows, runs=1, limit=8))
-        assert [row.title for row in found.table.rows] == ["CR", "Random"]
-        assert "Section 7.2" in found.to_markdown()
+        report = EXPERIMENTS["gt-fig13"].run(Request(data=folder, rows=rows, runs=1, limit=8))
+        assert [row.title for row in report.table.rows] == ["CR", "Random"]
+        assert "Section 7.2" in report.to_markdown()
 
 
 class TestTable1:
     def test_a_world_like_the_papers(self):
-        some = {"0.08": (2, 8, 0), "0.04": (1, 4, 1)}
+        weak = {"0.08": (2, 8, 0), "0.04": (1, 4, 1)}
         better = {"0.08": (8, 8, 0), "0.04": (4, 4, 0)}
         runs = [
-            made(Plan(plant, "attention", run, data="movies"),
-                 {"own": (0.09 + 0.3 * run * (plant != "articles"), 0.06, some), "marc": (0.9, 0.01, better)})
+            text_run_record(
+                RunSpec(plant, "attention", run, data="movies"),
+                {"inherent": (0.09 + 0.3 * run * (plant != "articles"), 0.06, weak), "marc": (0.9, 0.01, better)},
+            )
             for plant in ("articles", "cn", "nc")
             for run in (0, 1)
-        ]  # fmt: skip
-        given = results(table1.STUDY, runs, ("own", "marc"))
-        found = verdicts(table1.claims(given))
-        assert len(found) == 8
-        assert all(found.values())
+        ]
+        finished = finished_runs(table1.EXPERIMENT, runs, ("inherent", "marc"))
+        holds = verdicts(table1.claims(finished))
+        assert len(holds) == 8
+        assert all(holds.values())
         loud = []
-        for one in runs:
-            own = one.told["own"]
-            loud.append(replace(one, told={"own": replace(own, values={**own.values, "region": (0.8,) * 10})}))
-        changed = verdicts(table1.claims(results(table1.STUDY, loud, ("own",))))
+        for run in runs:
+            attention = run.measures["inherent"]
+            attention = replace(attention, values={**attention.values, "region": (0.8,) * 10})
+            loud.append(replace(run, measures={"inherent": attention}))
+        changed = verdicts(table1.claims(finished_runs(table1.EXPERIMENT, loud, ("inherent",))))
         assert changed["Attention on articles is better than random, albeit barely", "here"] is False
         assert changed["CN: attention varies widely between runs", "here"] is False
 
     def test_by_hand(self):
         """Eight articles; two of the eight selected words are articles."""
-        (one,) = [made(Plan("articles", "attention", data="movies"), {"own": (0.3, 0.0, {"0.08": (2, 8, 0)})})]
-        assert selected([one], "own", "precision").mean == pytest.approx(2 / 8)
-        assert selected([one], "own", "recall").mean == pytest.approx(2 / 8)
-        assert selected([one], "own", "selected").mean == pytest.approx(0.08)
-        assert measure(one, "own", "other") == pytest.approx(0.7)
-        assert frequency([one], "correlating") == pytest.approx(0.08)
-        assert np.isnan(frequency([one], "non-correlating"))
+        spec = RunSpec("articles", "attention", data="movies")
+        run = text_run_record(spec, {"inherent": (0.3, 0.0, {"0.08": (2, 8, 0)})})
+        assert selection_metric([run], "inherent", "precision").mean == pytest.approx(2 / 8)
+        assert selection_metric([run], "inherent", "recall").mean == pytest.approx(2 / 8)
+        assert selection_metric([run], "inherent", "selected").mean == pytest.approx(0.08)
+        assert run_metric(run, "inherent", "other") == pytest.approx(0.7)
+        assert word_share([run], "correlating") == pytest.approx(0.08)
+        assert np.isnan(word_share([run], "non-correlating"))
 
 
 class TestRationaleModels:
-    def runs(self, plant, given, chosen):
-        """Both models at every rate: (hits, words, idle ones) of every text, by model and rate."""
+    def runs(self, plant, rates, select):
+        """Both models at every rate: (hits, words, distractors) of every text, by model and rate."""
         return [
-            made(Plan(plant, model, rate=rate, data="movies"), {"own": (0.5, 0.1, {"chosen": chosen(model, rate)})})
+            text_run_record(
+                RunSpec(plant, model, rate=rate, data="movies"),
+                {"inherent": (0.5, 0.1, {"chosen": select(model, rate)})},
+            )
             for model in ("reinforce", "hardkuma")
-            for rate in given
+            for rate in rates
         ]
 
     def test_a_world_like_the_papers(self):
-        given = rates(choose(fig12.FIG12.dimensions, None))
+        rates = requested_rates(choose_rows(fig12.FIG12.dimensions, None))
 
         def perfect(model, rate):
             words = round(100 * rate)
             return (1, words, 0) if (model, rate) == ("hardkuma", 0.07) else (min(words, 8), words, 0)
 
-        runs = self.runs("articles", given, perfect)
-        found = verdicts(fig12.claims12(results(fig12.FIG12, runs, ("own", "random"))))
-        assert len(found) == 4
-        assert all(found.values())
-        blind = self.runs("articles", given, lambda *_: (0, 9, 0))
-        changed = verdicts(fig12.claims12(results(fig12.FIG12, blind, ("own", "random"))))
+        runs = self.runs("articles", rates, perfect)
+        holds = verdicts(fig12.fig12_claims(finished_runs(fig12.FIG12, runs, ("inherent", "random"))))
+        assert len(holds) == 4
+        assert all(holds.values())
+        blind = self.runs("articles", rates, lambda *_: (0, 9, 0))
+        changed = verdicts(fig12.fig12_claims(finished_runs(fig12.FIG12, blind, ("inherent", "random"))))
         assert changed["Every rationale has at least one word that tells the class, as it must", "here"] is False
         assert changed["All but CR at the lowest %Sel are near-perfect", "here"] is False
 
     def test_articles_that_tell_nothing(self):
-        given = rates(choose(fig12.FIG13.dimensions, None))
+        rates = requested_rates(choose_rows(fig12.FIG13.dimensions, None))
 
         def lured(model, rate):
             words = round(100 * rate)
-            idle = words // 2 if model == "reinforce" else 0
-            return (words - idle, words, idle)
+            distractors = words // 2 if model == "reinforce" else 0
+            return (words - distractors, words, distractors)
 
-        runs = [one for plant in ("cn", "nc") for one in self.runs(plant, given[:2], lured)]
-        found = verdicts(fig12.claims13(results(fig12.FIG13, runs, ("own", "random"))))
-        assert len(found) == 4
-        assert all(found.values())
-        other = {"reinforce": "hardkuma", "hardkuma": "reinforce"}
-        swapped = [replace(one, plan=replace(one.plan, network=other[one.plan.network])) for one in runs]
-        changed = verdicts(fig12.claims13(results(fig12.FIG13, swapped, ("own", "random"))))
+        runs = [run for plant in ("cn", "nc") for run in self.runs(plant, rates[:2], lured)]
+        holds = verdicts(fig12.fig13_claims(finished_runs(fig12.FIG13, runs, ("inherent", "random"))))
+        assert len(holds) == 4
+        assert all(holds.values())
+        swap = {"reinforce": "hardkuma", "hardkuma": "reinforce"}
+        swapped = [replace(run, spec=replace(run.spec, network=swap[run.spec.network])) for run in runs]
+        changed = verdicts(fig12.fig13_claims(finished_runs(fig12.FIG13, swapped, ("inherent", "random"))))
         assert changed["The problem is more severe with RL than with CR", "here"] is False
 
     def test_the_best_possible_is_that_of_the_metrics(self):
         """The same lines as `groundtruth.metrics.optimal`, from counts alone."""
         runs = self.runs("articles", (0.07, 0.15), lambda _, rate: (5, round(100 * rate), 0))
-        own = results(fig12.FIG12, runs, ("own", "random"))
-        uneven = [replace(one, region=tuple(range(4, 14))) for one in own.records]
-        own = replace(own, records=tuple(uneven))
+        finished = finished_runs(fig12.FIG12, runs, ("inherent", "random"))
+        uneven = [replace(run, region_sizes=tuple(range(4, 14))) for run in finished.records]
+        finished = replace(finished, records=tuple(uneven))
         masks = [np.arange(100) < count for count in range(4, 14)]
         cases = [Case(mask.astype(float), mask, ~mask & False, "a") for mask in masks]
-        for point in points(own, "reinforce"):
-            for each in (False, True):
-                wanted = [float(one[0]) for one in optimal(cases, [round(100 * point.rate) / 100], each)]
-                assert point.best(each) == pytest.approx(tuple(wanted))
+        for point in selection_points(finished, "reinforce"):
+            for per_text in (False, True):
+                expected = [float(values[0]) for values in optimal(cases, [round(100 * point.rate) / 100], per_text)]
+                assert point.best_possible(per_text) == pytest.approx(tuple(expected))

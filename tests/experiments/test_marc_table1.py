@@ -224,7 +224,7 @@ class TestRun:
         lines, shares = [], []
         (tmp_path / "out").mkdir()
         request = Request(
-            data=movies(tmp_path), rows=QUICK, out=tmp_path / "out", tell=lines.append, progress=shares.append
+            data=movies(tmp_path), rows=QUICK, out=tmp_path / "out", log=lines.append, progress=shares.append
         )
         outcome = EXPERIMENTS["marc-table1"].run(request)
         table = outcome.table
@@ -237,7 +237,7 @@ class TestRun:
             "People (union of further annotators)",
         ]
         assert table.metrics == METRICS
-        assert outcome.shown == MAIN
+        assert outcome.printed_metrics == MAIN
         assert table.protocol is PRESETS["marc"]
         assert len(table.inputs) == 8
         assert {name: cell.estimate.n for name, cell in table[titles[-1]].cells.items()} == {"token-f1": 4, "iou-f1": 4}

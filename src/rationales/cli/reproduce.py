@@ -16,7 +16,7 @@ from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 if TYPE_CHECKING:
-    from rationales.experiments.registry import Outcome
+    from rationales.experiments.registry import ExperimentReport
 
 
 def add(app: typer.Typer) -> None:
@@ -54,8 +54,8 @@ def reproduce(
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
 
-    Rows are made from cheap to expensive, and after each the time left is told. An interrupted run goes on where it
-    stopped when it is started again.
+    Rows are computed from cheap to expensive, and after each the remaining time is printed. Start an interrupted command
+    again to continue where it stopped.
 
     [bold]Examples[/bold]
 
@@ -84,7 +84,7 @@ def reproduce(
         if value is not None and value < 1:
             raise OptionError(f"--{name} must be at least 1, not {value}")
     for name, given in {**counts, "model": model, "tf32": tf32 or None}.items():
-        if given is not None and name != "limit" and name not in wanted.takes:
+        if given is not None and name != "limit" and name not in wanted.accepted_options:
             raise OptionError(f"{table} takes no --{name}")
     made_folder(out)
     prepare_libraries()
@@ -106,11 +106,11 @@ def reproduce(
                 runs=runs,
                 jobs=jobs,
                 progress=report,
-                tell=lambda line: typer.echo(line, err=True),
+                log=lambda line: typer.echo(line, err=True),
             )
         )
     if out is not None:
-        write_table(outcome.table, out, outcome.to_markdown(), outcome.shown)
+        write_table(outcome.table, out, outcome.to_markdown(), outcome.printed_metrics)
         _draw(outcome, out)
     if as_json:
         typer.echo(outcome.table.to_json(), nl=False)
@@ -118,12 +118,12 @@ def reproduce(
         _show(outcome)
 
 
-def _draw(outcome: Outcome, out: Path) -> None:
+def _draw(outcome: ExperimentReport, out: Path) -> None:
     """The experiment's own figures; what cannot be drawn is told."""
-    if outcome.draw is None:
+    if outcome.draw_figures is None:
         return
     try:
-        for path in outcome.draw(out):
+        for path in outcome.draw_figures(out):
             typer.echo(f"wrote {path}", err=True)
     except OptionError as error:
         typer.echo(f"no figures: {error}", err=True)
@@ -138,7 +138,7 @@ def _list(table: str | None) -> None:
             typer.echo(f"  rows and groups for --rows: {', '.join(one.rows())}")
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: ExperimentReport) -> None:
     """On a terminal the table is drawn; into a pipe the whole report goes as Markdown."""
     from rich.console import Console
     from rich.markdown import Markdown
@@ -149,6 +149,6 @@ def _show(outcome: Outcome) -> None:
     if not console.is_terminal:
         typer.echo(outcome.to_markdown(), nl=False)
         return
-    show_table(replace(outcome.table, metrics=outcome.shown), outcome.reference, console)
+    show_table(replace(outcome.table, metrics=outcome.printed_metrics), outcome.reference, console)
     for title, text in outcome.sections:
         console.print(Markdown(f"## {title}\n\n{text}"))

@@ -1,5 +1,5 @@
-"""Published tables, made again: all of them stand in `EXPERIMENTS`."""
+"""Reproductions of published tables and figures; `EXPERIMENTS` lists them."""
 
-from rationales.experiments.registry import EXPERIMENTS, Experiment, Outcome, Request
+from rationales.experiments.registry import EXPERIMENTS, Experiment, ExperimentReport, Request
 
-__all__ = ["EXPERIMENTS", "Experiment", "Outcome", "Request"]
+__all__ = ["EXPERIMENTS", "Experiment", "ExperimentReport", "Request"]

@@ -1,4 +1,4 @@
-"""The published tables that can be asked for by name, and what they are given and give."""
+"""The reproductions of published tables and figures, by name, with their options and their result."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """How a table is to be made; what is None is the experiment's own choice."""
+    """Options of a reproduction; None: the default of the experiment."""
 
-    data: Path | None = None  # the folder or archive of the data set
+    data: Path | None = None  # folder or archive of the data set
     model: str | None = None
     device: str | None = None
-    limit: int | None = None  # inputs, evenly spread over the test set
-    validation: int | None = None  # inputs on which settings are chosen
+    limit: int | None = None  # number of inputs, evenly spread over the test set
+    validation: int | None = None  # number of validation inputs on which settings are chosen
     rows: Sequence[str] | None = None  # names of rows or of groups of rows
     seed: int = 0
-    cache: Path | None = None  # where scores are kept
-    out: Path | None = None  # where files are written, after every row
-    tf32: bool = False  # faster, slightly coarser products on an NVIDIA card
-    runs: int | None = None  # models that are trained for each setting
-    jobs: int | None = None  # runs at once, each in a process of its own
-    progress: Callable[[float], None] | None = None  # told the share done
-    tell: Callable[[str], None] | None = None  # told one line for every row
+    cache: Path | None = None  # folder of the score cache
+    out: Path | None = None  # folder to which files are written, after every row
+    tf32: bool = False  # use TF32 matrix products on an NVIDIA GPU: faster, less precise
+    runs: int | None = None  # number of models that are trained for each setting
+    jobs: int | None = None  # number of runs in parallel, each in its own process
+    progress: Callable[[float], None] | None = None  # called with the completed share
+    log: Callable[[str], None] | None = None  # called with one line for every row
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What an experiment gives."""
+class ExperimentReport:
+    """Result of a reproduction: the table, and further sections in Markdown."""
 
     table: Table
-    reference: str | None  # the row that others are compared with
-    shown: tuple[str, ...]  # the metrics of the table that is printed
-    sections: tuple[tuple[str, str], ...]  # title and Markdown of everything else
+    reference: str | None  # title of the row that all other rows are compared with
+    printed_metrics: tuple[str, ...]  # columns of the printed table; the files have all metrics
+    sections: tuple[tuple[str, str], ...]  # title and Markdown of each further section
     title: str
-    draw: Callable[[Path], Sequence[Path]] | None = None  # draws figures of its own into a folder
+    draw_figures: Callable[[Path], Sequence[Path]] | None = None  # writes figures to a folder, returns their paths
 
     def to_markdown(self) -> str:
-        """The whole report."""
+        """The complete report."""
         from dataclasses import replace
 
-        table = replace(self.table, metrics=self.shown).to_markdown(self.reference)
-        parts = [f"# {self.title}\n\n{table}", *(f"## {title}\n\n{text}" for title, text in self.sections)]
-        return "\n\n".join(part.rstrip() for part in parts) + "\n"
+        table = replace(self.table, metrics=self.printed_metrics).to_markdown(self.reference)
+        blocks = [f"# {self.title}\n\n{table}", *(f"## {title}\n\n{text}" for title, text in self.sections)]
+        return "\n\n".join(block.rstrip() for block in blocks) + "\n"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A published table."""
+    """A published table or figure."""
 
     name: str
     title: str
     paper: str
     needs: str
-    rows: Callable[[], Sequence[str]]  # the names that `Request.rows` takes
-    run: Callable[[Request], Outcome]
-    takes: tuple[str, ...] = ()  # fields of a request that not every experiment knows what to do with
+    rows: Callable[[], Sequence[str]]  # the names that `Request.rows` accepts
+    run: Callable[[Request], ExperimentReport]
+    accepted_options: tuple[str, ...] = ()  # fields of `Request` that only some experiments use
 
 
-def _marc_table1(request: Request) -> Outcome:
+def _marc_table1(request: Request) -> ExperimentReport:
     from rationales.experiments.marc_table1.run import reproduce
 
     return reproduce(request)
@@ -76,7 +76,7 @@ def _marc_table1_rows() -> Sequence[str]:
     return names()
 
 
-_BIRDS = "the data set birds-112 (--data); an accelerator, or --rows small-resnet and patience"
+_BIRDS = "the data set birds-112 (--data); a GPU; on a CPU use --rows small-resnet"
 _REVIEWS = "the data set eraser-movies (--data, else downloaded), or rotten-tomatoes with --rows sentences"
 _GROUND_TRUTH = (
     ("gt-fig5", "Planted pictures: attribution on the plant against its area", "Figures 5 and 15", _BIRDS),
@@ -90,26 +90,26 @@ _GROUND_TRUTH = (
 
 
 def _ground_truth(name: str, title: str, figure: str, needs: str) -> Experiment:
-    """One of the experiments on data whose true cause is known."""
+    """An experiment on data with a known cause of the labels."""
 
-    def run(request: Request) -> Outcome:
-        from rationales.experiments.ground_truth.studies import find
-        from rationales.experiments.ground_truth.study import reproduce
+    def run(request: Request) -> ExperimentReport:
+        from rationales.experiments.ground_truth import figures
+        from rationales.experiments.ground_truth.experiment import reproduce
 
-        return reproduce(find(name), request)
+        return reproduce(figures.EXPERIMENTS[name], request)
 
     def rows() -> Sequence[str]:
-        from rationales.experiments.ground_truth.studies import find
+        from rationales.experiments.ground_truth import figures
 
-        return find(name).rows()
+        return figures.EXPERIMENTS[name].row_names()
 
     paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
     return Experiment(name, title, paper, needs, rows, run, ("runs", "jobs"))
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one
-    for one in (
+    experiment.name: experiment
+    for experiment in (
         Experiment(
             name="marc-table1",
             title="Rationales of movie reviews: agreement with people and faithfulness",
@@ -119,8 +119,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "(--model, else minilm-reviews)",
             rows=_marc_table1_rows,
             run=_marc_table1,
-            takes=("model", "validation", "tf32"),
+            accepted_options=("model", "validation", "tf32"),
         ),
-        *(_ground_truth(*one) for one in _GROUND_TRUTH),
+        *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
     )
 }

@@ -33,7 +33,7 @@ from rationales.experiments.marc_table1.rows import (
     key_of,
     titled,
 )
-from rationales.experiments.registry import Outcome, Request
+from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.methods import METHODS
 from rationales.models.front import load
@@ -47,7 +47,7 @@ BEFORE = "table-before.json"  # what was there and is of no use now
 TITLE = "MaRC, Table 1: rationales of movie reviews"
 
 
-def reproduce(request: Request) -> Outcome:
+def reproduce(request: Request) -> ExperimentReport:
     """The table, its claims, and everything that is needed to read them."""
     began = time.perf_counter()
     specs = [_fast(one) for one in chosen(request.rows)] if request.tf32 else chosen(request.rows)
@@ -176,7 +176,7 @@ class _Work:
         """The rows in the order of the table, whatever order they were made in."""
         return [self.rows[key] for key in ROWS if key in self.rows]
 
-    def outcome(self, seconds: float) -> Outcome:
+    def outcome(self, seconds: float) -> ExperimentReport:
         accuracy = self.test.accuracy()
         remarks = _remarks(accuracy, self.rows)
         if self.request.tf32:
@@ -187,7 +187,7 @@ class _Work:
         table = self._table([*self._shown(), *people(self.test.examples)], remarks)
         own = self.rows.get(MARC)
         parts = sections(table, self.widths, len(self.validation.examples), seconds)
-        return Outcome(table, own.title if own else None, MAIN, tuple(parts), TITLE)
+        return ExperimentReport(table, own.title if own else None, MAIN, tuple(parts), TITLE)
 
 
 def plan(todo: Sequence[RowSpec], test_reviews: int, validation_reviews: int) -> str:

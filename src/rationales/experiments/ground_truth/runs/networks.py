@@ -1,4 +1,4 @@
-"""The networks that runs train, by name, with the recipes that bring them to the accuracy in little time."""
+"""The networks that runs train, by name, with training recipes that reach the required accuracy quickly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rationales.groundtruth.networks.transformer import TextTransformer
 from rationales.groundtruth.networks.vit import small_vit
 from rationales.groundtruth.training import Recipe
 
-TOLERANCE = 0.015  # how far a rationale model's share of selected words may be from the wanted one
+SHARE_TOLERANCE = 0.015  # largest difference between the selected share of words and the requested one
 
 
 @dataclass(frozen=True)
 class PictureNetwork:
-    """A network for pictures of size x size."""
+    """A network for pictures of size x size pixels."""
 
     title: str
     make: Callable[[int, int], nn.Module]  # classes, size
@@ -31,13 +31,13 @@ class TextNetwork:
     """A network for words."""
 
     title: str
-    make: Callable[[int, Sequence[str], float], nn.Module]  # words in the vocabulary, labels, selection rate
+    make: Callable[[int, Sequence[str], float], nn.Module]  # vocabulary size, labels, selection rate
     recipe: Recipe
-    selects: bool = False  # whether it decides by words that it selects first
-    tells: bool = True  # whether it says what it looked at
+    selects: bool = False  # whether it selects words first and decides by these alone
+    has_inherent_scores: bool = True  # whether it has attention weights or selects words
 
 
-PICTURES: dict[str, PictureNetwork] = {
+PICTURE_NETWORKS: dict[str, PictureNetwork] = {
     "resnet34": PictureNetwork("ResNet-34", lambda classes, _: resnet34(classes), Recipe(epochs=40)),
     "small-resnet": PictureNetwork(
         "small ResNet", lambda classes, _: small_resnet(classes), Recipe(epochs=40, rate=2e-3, batch=64)
@@ -47,7 +47,7 @@ PICTURES: dict[str, PictureNetwork] = {
     ),
 }
 _SELECTING = Recipe(epochs=30, least=13, rate=2e-3, batch=256)
-TEXTS: dict[str, TextNetwork] = {
+TEXT_NETWORKS: dict[str, TextNetwork] = {
     "attention": TextNetwork(
         "BiLSTM with attention", lambda words, labels, _: AttentiveReader(words, labels), Recipe(epochs=30)
     ),
@@ -55,7 +55,7 @@ TEXTS: dict[str, TextNetwork] = {
         "Transformer",
         lambda words, labels, _: TextTransformer(words, labels),
         Recipe(epochs=30, rate=5e-4, warm=100),
-        tells=False,
+        has_inherent_scores=False,
     ),
     "reinforce": TextNetwork(
         "RL", lambda words, labels, rate: RationaleModel(words, labels, Selecting("reinforce", rate)), _SELECTING, True

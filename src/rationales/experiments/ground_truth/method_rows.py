@@ -1,0 +1,98 @@
+"""The attribution methods that are compared: the paper's five, MaRC in several variants, and further methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rationales.groundtruth.explainable import Inherent
+from rationales.methods import Method, build
+
+RANDOM, MARC, INHERENT = "random", "marc", Inherent.name
+EXPENSIVE = "expensive"  # the group of methods that run only on request
+OCCLUSION_DIVISIONS = 7  # occlusion replaces squares whose side is this fraction of the picture's
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """One row: a method, its options, and the baselines that replaced pixels get."""
+
+    key: str
+    title: str
+    group: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    baselines: tuple[str, ...] = ()  # names; empty: for each picture the three that tell the model least
+    background: int = 0  # use this number of test pictures as baselines instead
+    cost: float = 3.0  # forward passes per input, roughly; methods run in the order of their cost
+
+    def build_method(self, kind: str, size: int = 0) -> Method:
+        """The method for a kind of model; `size`: side of the pictures in pixels."""
+        if self.method == Inherent.name:
+            return Inherent()
+        options = dict(self.options)
+        if self.method == "occlusion" and kind == "image":
+            window, stride = size // OCCLUSION_DIVISIONS, size // (2 * OCCLUSION_DIVISIONS)
+            options = {"window": max(2, window), "stride": max(1, stride)}
+        return build(self.method, options, kind)
+
+
+_MEAN = ("mean",)  # a single baseline for methods that draw 1,000 samples
+_STEPS = 120
+
+# Appendix B.2: SmoothGrad with 50 copies, LIME with its default of 1,000 samples, SHAP's GradientExplainer with its
+# default of 200 samples and pictures of the test set as background. LIME here uses grid cells, not super-pixels.
+PICTURE_METHODS: dict[str, MethodSpec] = {
+    spec.key: spec
+    for spec in (
+        MethodSpec("gradient", "Gradient", "paper", "saliency"),
+        MethodSpec("smooth-grad", "SmoothGrad", "paper", "smooth-grad", {"samples": 50}, cost=150),
+        MethodSpec("grad-cam", "GradCAM", "paper", "grad-cam"),
+        MethodSpec("lime", "LIME", "paper", "lime", {"samples": 1000}, _MEAN, cost=1000),
+        MethodSpec("shap", "SHAP", "paper", "gradient-shap", {"samples": 10, "noise": 0.0}, background=20, cost=600),
+        MethodSpec(MARC, "MaRC", "marc", "marc", cost=12 * _STEPS),
+        MethodSpec("marc-mask-only", "MaRC, mask alone", "marc", "marc", {"own": 1.0, "levels": 0.0}, cost=6 * _STEPS),
+        MethodSpec("marc-indicative", "MaRC, indicative", "marc", "marc", {"indicative": 1.0}, cost=12 * _STEPS),
+        MethodSpec("input-x-gradient", "Input x gradient", "others", "input-x-gradient"),
+        MethodSpec("integrated-gradients", "Integrated gradients", "others", "integrated-gradients", cost=450),
+        MethodSpec("gradient-shap", "GradientSHAP, three baselines", "others", "gradient-shap", cost=225),
+        MethodSpec("deep-lift", "DeepLift", "others", "deep-lift", cost=18),
+        MethodSpec("guided-backpropagation", "Guided backpropagation", "others", "guided-backpropagation"),
+        MethodSpec("occlusion", "Occlusion", "others", "occlusion", cost=500),
+        MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", {"samples": 1024}, _MEAN, cost=1024),
+        MethodSpec("shapley-sampling", "Shapley sampling", EXPENSIVE, "shapley-sampling",
+                   {"orders": 5}, _MEAN, cost=1000),
+        MethodSpec("marc-resnet", "MaRC, the paper's settings", EXPENSIVE, "marc",
+                   {"preset": "resnet", "steps": 1000}, ("black", "white", "mean"), cost=18_000),
+        MethodSpec(RANDOM, "Random", "chance", "random", cost=0),
+    )
+}  # fmt: skip
+TEXT_METHODS: dict[str, MethodSpec] = {
+    spec.key: spec
+    for spec in (
+        MethodSpec(INHERENT, "The model's own", "paper", Inherent.name, cost=1),
+        MethodSpec(MARC, "MaRC", "marc", "marc", cost=480),
+        MethodSpec("marc-words", "MaRC, word by word", "marc", "marc", {"preset": "words"}, cost=480),
+        MethodSpec("marc-indicative", "MaRC, indicative", "marc", "marc", {"indicative": 1.0}, cost=480),
+        MethodSpec("loo", "Leave one out", "others", "occlusion", {"window": 1}, cost=100),
+        MethodSpec("integrated-gradients", "Integrated gradients", "others", "integrated-gradients", cost=150),
+        MethodSpec("gradient", "Gradient", "others", "saliency"),
+        MethodSpec("input-x-gradient", "Input x gradient", "others", "input-x-gradient"),
+        MethodSpec("gradient-shap", "GradientSHAP", "others", "gradient-shap", cost=75),
+        MethodSpec("smooth-grad", "SmoothGrad", "others", "smooth-grad", cost=75),
+        MethodSpec("occlusion", "Occlusion of five words", "others", "occlusion", {"window": 5}, cost=100),
+        MethodSpec("lime", "LIME", "others", "lime", cost=1000),
+        MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", cost=1024),
+        MethodSpec("shapley-sampling", "Shapley sampling", EXPENSIVE, "shapley-sampling", {"orders": 10}, cost=1000),
+        MethodSpec("marc-paper", "MaRC, the paper's settings", EXPENSIVE, "marc", {"preset": "paper"}, cost=1800),
+        MethodSpec(RANDOM, "Random", "chance", "random", cost=0),
+    )
+}  # fmt: skip
+PAPER_METHODS = tuple(key for key, spec in PICTURE_METHODS.items() if spec.group == "paper")
+MARC_METHODS = tuple(key for key, spec in PICTURE_METHODS.items() if spec.group == "marc")
+
+
+def by_cost(specs: Mapping[str, MethodSpec], keys: Sequence[str]) -> list[MethodSpec]:
+    """The methods of these keys, the cheapest first."""
+    return sorted((specs[key] for key in keys), key=lambda spec: (spec.cost, spec.key))

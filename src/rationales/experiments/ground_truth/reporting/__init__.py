@@ -1,0 +1,1 @@
+"""From finished runs to tables, verdicts on the claims of the paper, and plots."""

@@ -1,0 +1,1 @@
+"""One run: the data, the network that is trained on it, and what every method scores on it."""
