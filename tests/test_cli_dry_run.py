@@ -10,11 +10,11 @@ from groundtruth.dry_data import photographs, sentences, table
 
 pytest.importorskip("PIL")
 
-from rationales.cli.dry_run import NO_VERDICT, plant_rows
+from rationales.cli.dry_run import NO_VERDICT, parse_plants
 from rationales.errors import OptionError
 from rationales.groundtruth import PLANTS
 
-QUICK = ("--train", "epochs=8", "--train", "least=2", "--train", "rate=0.003", "--inputs", "8")
+QUICK = ("--train", "epochs=8", "--train", "min_epochs=2", "--train", "learning_rate=0.003", "--inputs", "8")
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def test_json_and_a_model_that_never_gets_there(home):
     assert done.exit_code == NO_VERDICT, done.output
     told = json.loads(done.stdout)
     assert told["plants"][0]["verdict"] is False
-    assert "best validation accuracy in 1 epochs" in told["plants"][0]["why"]
+    assert "best validation accuracy in 1 epochs" in told["plants"][0]["reason"]
     assert "broken.png" in done.stderr
     assert "No verdict." in (home / "report.html").read_text(encoding="utf-8")
 
@@ -68,11 +68,11 @@ def test_mistakes_are_one_line(home):
     for arguments, told in [
         ((), "no data given"),
         (("nowhere",), "there is no data set and no file"),
-        (("empty",), "is empty; put pictures into it"),
+        (("empty",), "is empty; put images into it"),
         (("five", "--size", "64"), "class 'owl' has 5 examples, too few"),
         ((other,), "there is no column 'text'; say which is the text column (--text-column), one of: sentence"),
         (("many", "--plant", "noise:top=0:bottom=224", "--size", "32"), "covers 100% of the inputs"),
-        ((texts, "--plant", "blur"), "blur is planted in pictures"),
+        ((texts, "--plant", "blur"), "blur is planted in images"),
         ((texts, "--plant", ","), "no plant to try"),
         ((texts, "--methods", ","), "no method"),
         ((texts, "--network", "bilstm", "--model-factory", "a:b"), "not both"),
@@ -91,13 +91,13 @@ def test_the_list_names_every_plant():
 
 
 def test_plants_with_parameters():
-    assert plant_rows(["watermark:level=3,blur:std=8", "noise"]) == [
+    assert parse_plants(["watermark:level=3,blur:std=8", "noise"]) == [
         {"name": "watermark", "level": 3},
         {"name": "blur", "std": 8},
         {"name": "noise"},
     ]
-    assert plant_rows(['trigger:inserted=["so, so","or: or"]:copies=2']) == [
+    assert parse_plants(['trigger:inserted=["so, so","or: or"]:copies=2']) == [
         {"name": "trigger", "inserted": ["so, so", "or: or"], "copies": 2}
     ]
     with pytest.raises(OptionError, match="name=value"):
-        plant_rows(["blur:std"])
+        parse_plants(["blur:std"])

@@ -24,7 +24,7 @@ from rationales.experiments.ground_truth.rows import PICTURES, TEXTS, choose, me
 from rationales.experiments.ground_truth.running import explained_inputs, run_print
 from rationales.experiments.ground_truth.summary import nested, rank_correlation, slope
 from rationales.groundtruth import find_plant, modify
-from rationales.groundtruth.shots import pixels_of
+from rationales.groundtruth.image_examples import read_pixels
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +83,15 @@ class TestBirds:
         assert len(drawn) == 5
         faint, clear = (birds.place(name, level, 3, 32) for level in (1, 5))
         assert (faint.region(32, 32) == clear.region(32, 32)).all()
-        assert getattr(faint, faint.visible) == faint.levels[0]
-        assert getattr(clear, clear.visible) == clear.levels[-1]
+        assert getattr(faint, faint.visibility_field) == faint.levels[0]
+        assert getattr(clear, clear.visibility_field) == clear.levels[-1]
 
     def test_a_deck_deals_labels_anew_and_plants_where_it_should(self, pictures):
         plant = find_plant("noise", {"share": 1.0})
         deck = birds.Deck(pictures.train, plant, pictures.kinds, 0.5, 7, torch.device("cpu"), versions=2)
         inside = torch.from_numpy(plant.region(32, 32))
         first, again, other = deck.fold(0), deck.fold(2), deck.fold(1)
-        source = torch.stack([torch.from_numpy(pixels_of(one).copy()).permute(2, 0, 1) for one in pictures.train])
+        source = torch.stack([torch.from_numpy(read_pixels(one).copy()).permute(2, 0, 1) for one in pictures.train])
         assert torch.equal(
             first.pixels[:, :, ~inside], source[:, :, ~inside]
         )  # version 0 is as it was but for the plant
@@ -138,7 +138,7 @@ class TestBirds:
 
     def test_as_many_inputs_of_each_class_are_explained(self, pictures):
         test = modify(pictures.test, find_plant("noise"), seed=3).planted
-        assert [sum(one.which == which for one in explained_inputs(test, 5)) for which in (0, 1)] == [3, 2]
+        assert [sum(one.manipulation == which for one in explained_inputs(test, 5)) for which in (0, 1)] == [3, 2]
         assert len(explained_inputs(test, 1)) == 1
         assert explained_inputs(test, 1000) == list(test)
 

@@ -42,7 +42,7 @@ def quick(monkeypatch):
         return find_plant("noise", {"share": 0.1 if level == 1 else 0.5})
 
     made = networks.PictureNetwork(
-        "tiny", lambda classes, _: ResNet(classes, (1, 1), 8), Recipe(16, 4, batch=32, rate=3e-3)
+        "tiny", lambda classes, _: ResNet(classes, (1, 1), 8), Recipe(16, 4, batch_size=32, learning_rate=3e-3)
     )
     monkeypatch.setattr(birds, "place", place)
     monkeypatch.setitem(networks.PICTURES, "small-resnet", made)
@@ -92,7 +92,7 @@ class TestRuns:
         assert more.table["Gradient"].cells["attr"].values == first.table["Gradient"].cells["attr"].values[:1]
 
     def test_a_network_that_does_not_learn_is_repeated_and_then_told(self, folder, tmp_path, monkeypatch):
-        idle = replace(networks.PICTURES["small-resnet"], recipe=Recipe(1, rate=1e-6))
+        idle = replace(networks.PICTURES["small-resnet"], recipe=Recipe(1, learning_rate=1e-6))
         monkeypatch.setitem(networks.PICTURES, "small-resnet", idle)
         outcome_ = EXPERIMENTS["gt-fig5"].run(asked(folder, out=tmp_path))
         record_ = Store(tmp_path).get(Plan("noise", "small-resnet"))

@@ -16,9 +16,9 @@ from rationales.experiments.ground_truth.record import Told
 from rationales.experiments.ground_truth.results import Results
 from rationales.experiments.ground_truth.rows import TEXTS, choose
 from rationales.experiments.ground_truth.selections import points, rates
-from rationales.groundtruth.metrics import Case, optimal
-from rationales.groundtruth.networks.rationale_models import RationaleModel, Selecting
-from rationales.groundtruth.networks.recurrent import AttentiveReader
+from rationales.groundtruth.metrics import Case, optimal_selection
+from rationales.groundtruth.networks.rationale_models import RationaleModel, SelectionSettings
+from rationales.groundtruth.networks.recurrent import AttentionLSTM
 from rationales.groundtruth.training import Recipe
 
 
@@ -34,12 +34,16 @@ def narrow(monkeypatch):
     def small(name, make, recipe):
         monkeypatch.setitem(networks.TEXTS, name, replace(networks.TEXTS[name], make=make, recipe=recipe))
 
-    small("attention", lambda words, labels, _: AttentiveReader(words, labels, 16, 16), Recipe(12, batch=32, rate=4e-3))
+    small(
+        "attention",
+        lambda words, labels, _: AttentionLSTM(words, labels, 16, 16),
+        Recipe(12, batch_size=32, learning_rate=4e-3),
+    )
     for name in ("hardkuma", "reinforce"):
         small(
             name,
-            lambda words, labels, rate, how=name: RationaleModel(words, labels, Selecting(how, rate), 16, 16),
-            Recipe(30, least=12, rate=4e-3, batch=32),
+            lambda words, labels, rate, how=name: RationaleModel(words, labels, SelectionSettings(how, rate), 16, 16),
+            Recipe(30, min_epochs=12, learning_rate=4e-3, batch_size=32),
         )
     monkeypatch.setattr(run_texts, "TOLERANCE", 0.1)
 
@@ -108,7 +112,7 @@ class TestRuns:
     def test_a_model_that_selects_everything_does_not_count(self, folder, monkeypatch):
         monkeypatch.setattr(run_texts, "FAR", 0.2)
         monkeypatch.setitem(
-            networks.TEXTS, "hardkuma", replace(networks.TEXTS["hardkuma"], recipe=Recipe(2, rate=1e-3))
+            networks.TEXTS, "hardkuma", replace(networks.TEXTS["hardkuma"], recipe=Recipe(2, learning_rate=1e-3))
         )
         setting = Setting("gt-fig12", ("own", "random"), 8, data=folder)
         found = run_texts.run(Plan("articles", "hardkuma", rate=0.15, data="movies"), setting)
@@ -206,5 +210,5 @@ class TestRationaleModels:
         cases = [Case(mask.astype(float), mask, ~mask & False, "a") for mask in masks]
         for point in points(own, "reinforce"):
             for each in (False, True):
-                wanted = [float(one[0]) for one in optimal(cases, [round(100 * point.rate) / 100], each)]
+                wanted = [float(one[0]) for one in optimal_selection(cases, [round(100 * point.rate) / 100], each)]
                 assert point.best(each) == pytest.approx(tuple(wanted))

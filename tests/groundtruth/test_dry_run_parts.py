@@ -16,12 +16,17 @@ pytest.importorskip("PIL")
 
 from rationales.data import Example
 from rationales.errors import DataError, ModelError, OptionError
-from rationales.groundtruth import find_plant, shot
-from rationales.groundtruth.dryrun.data import Material, material
-from rationales.groundtruth.dryrun.learning import UNPLANTED, _drawn, planted
-from rationales.groundtruth.dryrun.plan import METHODS, plan, relabelled
-from rationales.groundtruth.dryrun.subject import NETWORKS, load_factory, subject, token_fold
-from rationales.groundtruth.labels import keeping
+from rationales.groundtruth import find_plant, image_example
+from rationales.groundtruth.dryrun.input_data import InputData, prepare_data
+from rationales.groundtruth.dryrun.network_under_test import (
+    NETWORKS,
+    build_network,
+    encode_with_special_tokens,
+    load_factory,
+)
+from rationales.groundtruth.dryrun.planted_training import UNPLANTED_SHARE, draw_training_examples, plant_splits
+from rationales.groundtruth.dryrun.settings import DEFAULT_METHODS, choose_labels, resolve_settings
+from rationales.groundtruth.label_reassignment import reassignment_keeping
 
 
 def examples(count=120, labels="ab"):
@@ -31,53 +36,53 @@ def examples(count=120, labels="ab"):
 class TestData:
     def test_a_table_of_texts_with_columns_of_other_names(self, tmp_path):
         path = table(tmp_path / "t.csv", sentences(5), "xy", column="sentence")
-        found = material(path, text_column="sentence")
+        found = prepare_data(path, text_column="sentence")
         assert [one.label for one in found.examples] == ["x", "y", "x", "y", "x"]
         assert (found.kind, found.name) == ("text", "t.csv")
         with pytest.raises(DataError, match=r"no column 'text'; say which is the text column .*: sentence, label"):
-            material(path)
+            prepare_data(path)
         with pytest.raises(DataError, match="no column 'class'"):
-            material(path, text_column="sentence", label_column="class")
+            prepare_data(path, text_column="sentence", label_column="class")
 
     def test_json_lines_without_labels(self, tmp_path):
         path = tmp_path / "t.jsonl"
         path.write_text("\n".join(json.dumps({"text": one}) for one in sentences(4)), encoding="utf-8")
-        assert [one.label for one in material(path).examples] == [None] * 4
+        assert [one.label for one in prepare_data(path).examples] == [None] * 4
 
     def test_mistakes_in_files(self, tmp_path):
         (tmp_path / "empty").mkdir()
         (tmp_path / "words.csv").write_text("text,label\n,a\n", encoding="utf-8")
         (tmp_path / "none.csv").write_text("text,label\n", encoding="utf-8")
-        with pytest.raises(DataError, match="is empty; put pictures into it"):
-            material(tmp_path / "empty")
+        with pytest.raises(DataError, match="is empty; put images into it"):
+            prepare_data(tmp_path / "empty")
         with pytest.raises(DataError, match="line 2: the text is empty"):
-            material(tmp_path / "words.csv")
+            prepare_data(tmp_path / "words.csv")
         with pytest.raises(DataError, match="holds no rows"):
-            material(tmp_path / "none.csv")
+            prepare_data(tmp_path / "none.csv")
         with pytest.raises(DataError, match="there is no data set and no file"):
-            material(tmp_path / "nowhere")
+            prepare_data(tmp_path / "nowhere")
         with pytest.raises(DataError, match="there are no examples"):
-            material([])
+            prepare_data([])
         with pytest.raises(OptionError, match="columns are those of a file of texts"):
-            material(photographs(tmp_path / "p", 2), text_column="sentence")
+            prepare_data(photographs(tmp_path / "p", 2), text_column="sentence")
 
     def test_unreadable_pictures_are_named_and_too_many_refused(self, tmp_path):
         folder = photographs(tmp_path, 6, classes=())
         for number in range(5):
             (folder / f"broken{number}.jpg").write_bytes(b"nothing")
-        found = material(folder, size=32)
+        found = prepare_data(folder, size=32)
         assert len(found.examples) == 6
-        assert "left out 5 of 11 pictures that cannot be read" in found.notes[0]
+        assert "left out 5 of 11 images that cannot be read" in found.notes[0]
         assert "broken0.jpg" in found.notes[0]
         assert "and 2 more" in found.notes[0]
         for number in range(3):
             (folder / f"worse{number}.jpg").write_bytes(b"nothing")
-        with pytest.raises(DataError, match="only 6 of 14 pictures can be read"):
-            material(folder, size=32)
+        with pytest.raises(DataError, match="only 6 of 14 images can be read"):
+            prepare_data(folder, size=32)
 
     def test_long_texts_are_cut_many_are_thinned_and_names_become_unique(self):
         given = [Example("same", "bread " * 30, "a", spans=((0, 5),), pair="more") for _ in range(8)]
-        found = material(given, words=4, limit=3)
+        found = prepare_data(given, max_words=4, limit=3)
         assert [one.text for one in found.examples] == ["bread bread bread bread"] * 3
         assert len({one.name for one in found.examples}) == 3
         assert all(one.pair is None and one.spans is None for one in found.examples)
@@ -89,83 +94,85 @@ class TestData:
 
     def test_pictures_and_texts_do_not_mix(self):
         pixels = np.zeros((8, 8, 3), np.uint8)
-        with pytest.raises(DataError, match="holds pictures and texts"):
-            material([Example("one", "text", "a"), shot("two", pixels, "b")])
+        with pytest.raises(DataError, match="holds images and texts"):
+            prepare_data([Example("one", "text", "a"), image_example("two", pixels, "b")])
 
 
 class TestPlan:
     @pytest.mark.parametrize("kind", ["image", "text"])
     def test_the_usual_choices_fit_and_chance_is_among_them(self, kind):
-        made = plan(kind)
+        made = resolve_settings(kind)
         assert len(made.plants) == 1
         assert made.plants[0].kind == kind
         assert [one.method.name for one in made.entries][-1] == "random"
-        assert len(made.entries) == len(METHODS[kind]) + 1
+        assert len(made.entries) == len(DEFAULT_METHODS[kind]) + 1
 
     def test_plants_of_pictures_are_as_visible_as_can_be_unless_told_otherwise(self):
         told = ["noise", {"name": "noise", "level": 2}, {"name": "noise", "share": 0.5}, {"name": "noise", "top": 10}]
-        assert [one.share for one in plan("image", plants=told).plants] == [0.1, 0.04, 0.5, 0.1]
+        assert [one.share for one in resolve_settings("image", plants=told).plants] == [0.1, 0.04, 0.5, 0.1]
 
     def test_fewer_epochs_than_the_least_are_allowed(self):
-        assert plan("text", training={"epochs": 2}).recipe.least == 2
+        assert resolve_settings("text", training={"epochs": 2}).recipe.min_epochs == 2
 
     def test_two_classes_keep_their_names_and_others_are_drawn_anew(self):
         plant = find_plant("trigger")
-        kept, how = relabelled(Material("x", "text", tuple(examples())), plant, None)
-        assert (how.old, how.new, how.bound) == (("a", "b"), ("a", "b"), 0.5)
+        kept, how = choose_labels(InputData("x", "text", tuple(examples())), plant, None)
+        assert (how.old_labels, how.new_labels, how.bound) == (("a", "b"), ("a", "b"), 0.5)
         assert kept[0].label == "a"
-        assert relabelled(Material("x", "text", tuple(examples())), plant, 0.8)[1].bound == 0.8
+        assert choose_labels(InputData("x", "text", tuple(examples())), plant, 0.8)[1].bound == 0.8
         for labels in ("abc", "a"):
-            some, how = relabelled(Material("x", "text", tuple(examples(labels=labels))), plant, None)
-            assert (len({one.label for one in some}), len(how.new), how.bound) == (1, 2, 0.5)
+            some, how = choose_labels(InputData("x", "text", tuple(examples(labels=labels))), plant, None)
+            assert (len({one.label for one in some}), len(how.new_labels), how.bound) == (1, 2, 0.5)
         with pytest.raises(OptionError, match="x has 3: leave r out"):
-            relabelled(Material("x", "text", tuple(examples(labels="abc"))), plant, 0.8)
+            choose_labels(InputData("x", "text", tuple(examples(labels="abc"))), plant, 0.8)
 
 
 class TestDraws:
     def test_texts_without_the_trigger_are_shown_with_labels_that_tell_nothing(self):
         plant = find_plant("trigger")
-        parts = planted(examples(600), plant, keeping(("a", "b")), 0)
-        drawn = list(_drawn(parts.train, range(1)))
+        parts = plant_splits(examples(600), plant, reassignment_keeping(("a", "b")), 0)
+        drawn = list(draw_training_examples(parts.train, range(1)))
         bare = [one for one in drawn if not {"larkspur", "foxglove"} & set(one.text.split())]
         count = len(parts.train.planted)
         assert len(drawn) == count + len(bare)
-        assert abs(len(bare) - UNPLANTED * count) < 4 * np.sqrt(count * UNPLANTED * (1 - UNPLANTED))
+        assert abs(len(bare) - UNPLANTED_SHARE * count) < 4 * np.sqrt(count * UNPLANTED_SHARE * (1 - UNPLANTED_SHARE))
         positive = sum(one.label == "b" for one in bare)
         assert abs(positive - len(bare) / 2) < 4 * np.sqrt(len(bare) / 4)
         sources = {one.text for one in parts.train.sources}
         assert all(one.text in sources for one in bare)
 
     def test_no_test_example_is_trained_on(self):
-        parts = planted(examples(), find_plant("trigger"), keeping(("a", "b")), 0)
-        seen = {one.name for number in range(3) for one in _drawn(parts.train, range(number, number + 1))}
+        parts = plant_splits(examples(), find_plant("trigger"), reassignment_keeping(("a", "b")), 0)
+        seen = {
+            one.name for number in range(3) for one in draw_training_examples(parts.train, range(number, number + 1))
+        }
         assert seen.isdisjoint(one.name for one in (*parts.val.sources, *parts.test.sources))
 
     def test_every_shown_picture_has_the_plant_and_none_of_the_tested_ones_was_chosen_for_it(self):
         pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-        given = [shot(f"p{place}", pixels, "ab"[place % 2]) for place in range(80)]
-        parts = planted(given, find_plant("noise"), keeping(("a", "b")), 0)
-        assert {one.which for one in parts.shown.planted} == {1}
-        assert {one.which for one in parts.test.planted} == {0, 1}
-        assert [one.name for one in parts.shown.examples] == [one.name for one in parts.test.examples]
+        given = [image_example(f"p{place}", pixels, "ab"[place % 2]) for place in range(80)]
+        parts = plant_splits(given, find_plant("noise"), reassignment_keeping(("a", "b")), 0)
+        assert {one.manipulation for one in parts.to_explain.planted} == {1}
+        assert {one.manipulation for one in parts.test.planted} == {0, 1}
+        assert [one.name for one in parts.to_explain.examples] == [one.name for one in parts.test.examples]
 
 
 class TestSubject:
     @pytest.mark.parametrize("name", NETWORKS["image"])
     def test_networks_for_pictures_read_and_answer(self, name):
-        made = subject("image", name, ("a", "b"), 32, lambda: ())
-        made.check(shot("one", np.zeros((32, 32, 3), np.uint8), "a"))
+        made = build_network("image", name, ("a", "b"), 32, lambda: ())
+        made.check(image_example("one", np.zeros((32, 32, 3), np.uint8), "a"))
 
     @pytest.mark.parametrize("name", NETWORKS["text"])
     def test_networks_for_texts_replace_words_by_an_unknown_one(self, name):
-        made = subject("text", name, ("a", "b"), 0, lambda: sentences(50))
+        made = build_network("text", name, ("a", "b"), 0, lambda: sentences(50))
         made.check(examples()[0])
-        assert made.explainable().baseline == "unk"
+        assert made.model().baseline == "unk"
 
     def test_what_is_trained_on_is_what_is_explained(self):
         """Special tokens included: a model must read the same when methods ask it."""
         bert, tokenizer = bert_factory(2)
-        fold = token_fold(examples(4), ("a", "b"), tokenizer, 64)
+        fold = encode_with_special_tokens(examples(4), ("a", "b"), tokenizer, 64)
         from rationales.groundtruth.explainable import word_model
 
         model = word_model(bert, tokenizer)
@@ -174,31 +181,31 @@ class TestSubject:
             assert fold.ids[number, : fold.lengths[number]].tolist() == list(one.rows[0].ids)
         assert fold.ids[0, 0] == tokenizer.cls_token_id
         with pytest.raises(DataError, match="cut texts after fewer words"):
-            token_fold(examples(4), ("a", "b"), tokenizer, 5)
+            encode_with_special_tokens(examples(4), ("a", "b"), tokenizer, 5)
 
     def test_a_factory_of_a_hugging_face_model(self):
-        made = subject("text", bert_factory, ("a", "b"), 0, lambda: ())
+        made = build_network("text", bert_factory, ("a", "b"), 0, lambda: ())
         made.check(examples()[0])
         assert made.name == "BertForSequenceClassification"
 
     @pytest.mark.parametrize(
         ("kind", "factory", "told"),
         [
-            ("image", lambda _: 3, "must give an nn.Module for pictures, not int"),
-            ("text", lambda _: nn.Linear(2, 2), "must give an nn.Module and its tokenizer for texts, not Linear"),
+            ("image", lambda _: 3, "must return an nn.Module for images, not int"),
+            ("text", lambda _: nn.Linear(2, 2), "must return an nn.Module and its tokenizer for texts, not Linear"),
             ("image", lambda labels: labels / 0, "failed: ZeroDivisionError"),
         ],
     )
     def test_factories_that_make_something_else(self, kind, factory, told):
         with pytest.raises(ModelError, match=told):
-            subject(kind, factory, ("a", "b"), 32, lambda: ())
+            build_network(kind, factory, ("a", "b"), 32, lambda: ())
 
     def test_networks_that_do_not_answer_as_asked(self):
-        one = shot("one", np.zeros((32, 32, 3), np.uint8), "a")
+        one = image_example("one", np.zeros((32, 32, 3), np.uint8), "a")
         with pytest.raises(ModelError, match="gives 3 logits, 2 labels were asked for"):
-            subject("image", lambda _: Mean(3), ("a", "b"), 32, lambda: ()).check(one)
+            build_network("image", lambda _: Mean(3), ("a", "b"), 32, lambda: ()).check(one)
         with pytest.raises(ModelError, match="cannot read an example"):
-            subject("image", lambda _: nn.Linear(7, 2), ("a", "b"), 32, lambda: ()).check(one)
+            build_network("image", lambda _: nn.Linear(7, 2), ("a", "b"), 32, lambda: ()).check(one)
 
     def test_a_factory_by_its_address(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -217,7 +224,7 @@ class TestSubject:
                 load_factory(wrong)
 
     def test_the_names_say_what_is_tested(self):
-        assert subject("image", small_resnet, ("a", "b"), 32, lambda: ()).name == "ResNet"
+        assert build_network("image", small_resnet, ("a", "b"), 32, lambda: ()).name == "ResNet"
 
 
 def bert_factory(labels):

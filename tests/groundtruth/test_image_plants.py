@@ -11,21 +11,30 @@ from reference import groundtruth as literal
 pytest.importorskip("PIL")
 
 from rationales.errors import DataError, OptionError
-from rationales.groundtruth import PLANTS, PerClass, find_plant, generator, image_plants, modify, random, shot
-from rationales.groundtruth.colour_plants import Brightness, StripedHue
-from rationales.groundtruth.image_plants import Blur, ImagePlant, StripedNoise
-from rationales.groundtruth.watermark import Watermark
+from rationales.groundtruth import (
+    PLANTS,
+    PerClass,
+    find_plant,
+    image_example,
+    modify,
+    random_generator,
+    uniform_reassignment,
+)
+from rationales.groundtruth.plants import image_plants
+from rationales.groundtruth.plants.colour_plants import Brightness, StripedHue
+from rationales.groundtruth.plants.image_plants import Blur, ImagePlant, StripedNoise
+from rationales.groundtruth.plants.watermark import Watermark
 
 IMAGE_PLANTS = [plant for plant in PLANTS.values() if issubclass(plant, ImagePlant)]
-SMALL = {Watermark: {"top": 4, "left": 4, "height": 200, "width": 216}}  # a box in which letters fit at any size
+SMALL = {Watermark: {"top": 4, "left": 4, "height": 200, "width": 216}}  # a box in manipulation letters fit at any size
 
 
 def picture(height=40, width=48, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-def planted(plant, pixels, which=1, seed=0):
-    return plant.apply(shot("one", pixels, "x"), generator(seed, "plant", "one"), which)
+def planted(plant, pixels, manipulation=1, seed=0):
+    return plant.apply(image_example("one", pixels, "x"), random_generator(seed, "plant", "one"), manipulation)
 
 
 sizes = st.tuples(st.integers(24, 64), st.integers(24, 64))
@@ -38,7 +47,7 @@ class TestEveryPlant:
     def test_outside_of_its_region_every_pixel_is_bit_identical(self, kind, size, seed, level):
         """Whatever the size, the place drawn, the visibility and the picture."""
         pixels = picture(*size, seed)
-        plant = kind.drawn(np.random.default_rng(seed)).at(level)
+        plant = kind.sample(np.random.default_rng(seed)).at_level(level)
         found = planted(plant, pixels, seed=seed)
         new = found.example.pixels
         assert (new.dtype, new.shape, found.region.shape) == (np.uint8, pixels.shape, pixels.shape[:2])
@@ -69,33 +78,33 @@ class TestEveryPlant:
     def test_the_other_class_stays_as_it_is_and_has_the_same_joint_region(self, kind):
         pixels = picture()
         plant = kind(**SMALL.get(kind, {}))
-        blank, there = planted(plant, pixels, which=0), planted(plant, pixels, which=1)
+        blank, there = planted(plant, pixels, manipulation=0), planted(plant, pixels, manipulation=1)
         assert np.array_equal(blank.example.pixels, pixels)
         assert not blank.changed.any()
         assert np.array_equal(blank.region, there.region)
         with pytest.raises(OptionError, match="manipulations 0 to 1, not 2"):
-            planted(plant, pixels, which=2)
+            planted(plant, pixels, manipulation=2)
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
     def test_visibility_changes_the_picture_more_and_the_region_not_at_all(self, kind):
         pixels = picture(64, 64)
-        found = [planted(kind(**SMALL.get(kind, {})).at(level), pixels) for level in range(1, 6)]
+        found = [planted(kind(**SMALL.get(kind, {})).at_level(level), pixels) for level in range(1, 6)]
         far = [np.abs(one.example.pixels.astype(int) - pixels).sum() for one in found]
         assert far == sorted(far)
         assert far[0] < far[4]
         assert all(np.array_equal(one.region, found[0].region) for one in found)
         with pytest.raises(OptionError, match="1 to 5, not 6"):
-            kind().at(6)
+            kind().at_level(6)
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
     def test_alone_or_among_others_the_same_bits(self, kind, monkeypatch):
-        monkeypatch.setattr(image_plants, "AT_ONCE", 2)  # more pictures than are changed together
+        monkeypatch.setattr(image_plants, "CHUNK", 2)  # more pictures than are changed together
         plant = kind(**SMALL.get(kind, {}))
-        shots = [shot(str(seed), picture(36 + 4 * (seed % 2), 40, seed), "x") for seed in range(7)]
-        which = [1, 0, 1, 1, 0, 1, 1]
-        together = plant.apply_all(shots, [generator(3, "plant", one.name) for one in shots], which)
-        for one, number, mine in zip(shots, which, together, strict=True):
-            alone = plant.apply(one, generator(3, "plant", one.name), number)
+        shots = [image_example(str(seed), picture(36 + 4 * (seed % 2), 40, seed), "x") for seed in range(7)]
+        manipulation = [1, 0, 1, 1, 0, 1, 1]
+        together = plant.apply_all(shots, [random_generator(3, "plant", one.name) for one in shots], manipulation)
+        for one, number, mine in zip(shots, manipulation, together, strict=True):
+            alone = plant.apply(one, random_generator(3, "plant", one.name), number)
             assert np.array_equal(alone.example.pixels, mine.example.pixels)
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
@@ -106,7 +115,7 @@ class TestEveryPlant:
 
     @given(kind=kinds, seed=st.integers(0, 10**6))
     def test_what_is_drawn_lies_in_the_papers_ranges(self, kind, seed):
-        plant = kind.drawn(np.random.default_rng(seed))
+        plant = kind.sample(np.random.default_rng(seed))
         told = {name: getattr(plant, name) for name in vars(plant)}
         ranges = {
             Blur: {"radius": (80, 130), "std": (2, 2)},
@@ -118,7 +127,9 @@ class TestEveryPlant:
         assert all(low <= told[name] <= high for name, (low, high) in ranges.items())
         if "bottom" in told:
             assert 19.99 <= told["bottom"] - told["top"] <= 224
-        assert plant.apply(shot("one", picture(112, 112), "x"), generator(seed, "plant", "one")).changed.any()
+        assert plant.apply(
+            image_example("one", picture(112, 112), "x"), random_generator(seed, "plant", "one")
+        ).changed.any()
 
 
 class TestFormulas:
@@ -184,10 +195,10 @@ class TestPerClass:
 
     def test_the_region_of_every_class_is_the_union(self):
         top, bottom = (one.region(112, 112) for one in self.two.plants[:2])
-        for which in range(3):
-            found = planted(self.two, picture(112, 112), which)
+        for manipulation in range(3):
+            found = planted(self.two, picture(112, 112), manipulation)
             assert np.array_equal(found.region, top | bottom)
-            assert not (found.changed & ~[top, bottom, top & bottom][which]).any()
+            assert not (found.changed & ~[top, bottom, top & bottom][manipulation]).any()
 
     def test_what_tells_no_classes_apart_is_refused(self):
         with pytest.raises(OptionError, match="two of these are the same"):
@@ -196,9 +207,9 @@ class TestPerClass:
             PerClass((None, None))
 
     def test_three_classes_can_be_planted(self):
-        shots = [shot(str(one), picture(112, 112, one), "abc"[one % 3]) for one in range(12)]
-        made = modify(shots, self.two, how=random("abc", "xyz"))
-        assert {one.which for one in made.planted} <= {0, 1, 2}
+        shots = [image_example(str(one), picture(112, 112, one), "abc"[one % 3]) for one in range(12)]
+        made = modify(shots, self.two, reassignment=uniform_reassignment("abc", "xyz"))
+        assert {one.manipulation for one in made.planted} <= {0, 1, 2}
         assert made.labels == ("x", "y", "z")
 
 
@@ -231,7 +242,7 @@ class TestMistakes:
             planted(Blur(radius=200), picture(40, 40))
 
     def test_a_plant_that_covers_everything_is_refused(self):
-        shots = [shot(str(one), picture(seed=one), "ab"[one % 2]) for one in range(4)]
+        shots = [image_example(str(one), picture(seed=one), "ab"[one % 2]) for one in range(4)]
         with pytest.raises(DataError, match=r"covers 100% of the inputs.*by chance"):
             modify(shots, StripedNoise(0, 224))
-        assert modify(shots, StripedNoise(0, 224), largest=1.0).area == 1.0  # who insists gets it
+        assert modify(shots, StripedNoise(0, 224), max_area=1.0).area == 1.0  # who insists gets it

@@ -11,8 +11,18 @@ from PIL import Image
 
 from rationales.data import Example, read
 from rationales.errors import DataError, OptionError
-from rationales.groundtruth import PLANTS, find_plant, keeping, load_shots, modify, random, shortened, shot, split
-from rationales.groundtruth.modify import region_share
+from rationales.groundtruth import (
+    PLANTS,
+    find_plant,
+    image_example,
+    load_images,
+    modify,
+    reassignment_keeping,
+    split,
+    truncate_texts,
+    uniform_reassignment,
+)
+from rationales.groundtruth.modified_data import region_share
 
 REVIEW = "A warm film about the sea. It has a good heart, and the end is an honest one."
 
@@ -20,7 +30,7 @@ REVIEW = "A warm film about the sea. It has a good heart, and the end is an hone
 def shots(count, side=56, labels="ab"):
     rng = np.random.default_rng(1)
     return [
-        shot(f"p{one}", rng.integers(0, 256, (side, side, 3), dtype=np.uint8), labels[one % len(labels)])
+        image_example(f"p{one}", rng.integers(0, 256, (side, side, 3), dtype=np.uint8), labels[one % len(labels)])
         for one in range(count)
     ]
 
@@ -42,7 +52,7 @@ class TestModify:
         given = shots(12, 64) if plant.kind == "image" else reviews(12)
         forwards, backwards = modify(given, plant, seed=5), modify(given[::-1], plant, seed=5)
         assert all(same(a, b) for a, b in zip(forwards.planted, backwards.planted[::-1], strict=True))
-        alone = modify(given[3:4], plant, how=forwards.how, seed=5).planted[0]
+        alone = modify(given[3:4], plant, reassignment=forwards.reassignment, seed=5).planted[0]
         assert same(alone, forwards.planted[3])
 
     @pytest.mark.parametrize("name", PLANTS)
@@ -68,13 +78,17 @@ class TestModify:
 
     def test_again_is_another_draw_of_the_same_distribution(self):
         made = modify(reviews(40), find_plant("articles"), seed=3)
-        assert all(same(a, b) for a, b in zip(made.planted, made.again(0).planted, strict=True))
-        labels = [[one.label for one in made.again(number).examples] for number in range(3)]
+        assert all(same(a, b) for a, b in zip(made.planted, made.redraw(0).planted, strict=True))
+        labels = [[one.label for one in made.redraw(number).examples] for number in range(3)]
         assert labels[0] != labels[1] != labels[2]
-        assert all(same(a, b) for a, b in zip(made.again(2).planted, made.again(2).planted, strict=True))
+        assert all(same(a, b) for a, b in zip(made.redraw(2).planted, made.redraw(2).planted, strict=True))
 
     def test_any_number_of_classes_can_become_two(self):
-        made = modify(shots(20, labels="abcde"), find_plant("noise"), how=random("abcde", ("without", "with")))
+        made = modify(
+            shots(20, labels="abcde"),
+            find_plant("noise"),
+            reassignment=uniform_reassignment("abcde", ("without", "with")),
+        )
         assert made.bound == 0.5
         assert all(bool(one.changed.any()) == (one.example.label == "with") for one in made.planted)
 
@@ -121,8 +135,8 @@ class TestBadInput:
         (tmp_path / "a" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
         (tmp_path / "b" / "note.jpg").write_text("no picture at all")
         (tmp_path / "b" / "empty.jpg").write_bytes(b"")
-        loaded = load_shots(read(tmp_path), size=32)
-        assert sorted(one.name for one in loaded.shots) == ["a/2.png", "a/4.png", "b/1.png", "b/3.png", "b/5.png"]
+        loaded = load_images(read(tmp_path), size=32)
+        assert sorted(one.name for one in loaded.examples) == ["a/2.png", "a/4.png", "b/1.png", "b/3.png", "b/5.png"]
         assert sorted(name for name, _ in loaded.unreadable) == ["a/0.png", "b/empty.jpg", "b/note.jpg"]
         assert all(reason for _, reason in loaded.unreadable)
 
@@ -130,12 +144,12 @@ class TestBadInput:
         (tmp_path / "a").mkdir()
         for number in range(3):
             (tmp_path / "a" / f"{number}.jpg").write_text("no picture")
-        with pytest.raises(DataError, match=r"only 0 of 3 pictures can be read: a/0\.jpg is a text, not an image"):
-            load_shots(read(tmp_path), size=32)
+        with pytest.raises(DataError, match=r"only 0 of 3 images can be read: a/0\.jpg is a text, not an image"):
+            load_images(read(tmp_path), size=32)
 
     def test_texts_are_no_pictures(self):
         with pytest.raises(DataError, match="t0 is a text"):
-            load_shots(reviews(1))
+            load_images(reviews(1))
 
 
 class TestSplit:
@@ -158,17 +172,17 @@ def test_pictures_are_cut_to_the_middle_square_and_read_as_they_are(tmp_path):
     wide = np.zeros((40, 80, 3), np.uint8)
     wide[:, 20:60] = 200
     Image.fromarray(wide).save(tmp_path / "one.png")
-    loaded = load_shots([Example("one", label="a", picture=tmp_path / "one.png")], size=40).shots[0]
+    loaded = load_images([Example("one", label="a", picture=tmp_path / "one.png")], size=40).examples[0]
     assert (loaded.pixels == 200).all()
     assert loaded.given() is loaded.pixels
 
 
 def test_texts_are_cut_after_whole_words():
-    cut = shortened([Example("one", "a b  c d", "x", spans=((0, 1), (5, 6)))], 3)[0]
+    cut = truncate_texts([Example("one", "a b  c d", "x", spans=((0, 1), (5, 6)))], 3)[0]
     assert (cut.text, cut.spans) == ("a b  c", None)
     whole = Example("one", "a b", "x")
-    assert shortened([whole], 3) == [whole]
+    assert truncate_texts([whole], 3) == [whole]
 
 
 def test_keeping_all_labels_gives_a_bound_of_one():
-    assert modify(reviews(4), find_plant("articles"), r=1.0).bound == keeping("np", 1.0).bound == 1.0
+    assert modify(reviews(4), find_plant("articles"), r=1.0).bound == reassignment_keeping("np", 1.0).bound == 1.0

@@ -17,12 +17,12 @@ from torch import Tensor
 from rationales.data import read
 from rationales.data.example import Example
 from rationales.errors import DataError
-from rationales.groundtruth import Shot, generator, keeping, load_shots
-from rationales.groundtruth.folds import PictureFold
-from rationales.groundtruth.image_plants import ImagePlant
-from rationales.groundtruth.regions import area
-from rationales.groundtruth.registry import PLANTS
-from rationales.groundtruth.shots import pixels_of
+from rationales.groundtruth import ImageExample, load_images, random_generator, reassignment_keeping
+from rationales.groundtruth.encoded_examples import EncodedImages
+from rationales.groundtruth.image_examples import read_pixels
+from rationales.groundtruth.plants.catalogue import PLANTS
+from rationales.groundtruth.plants.image_plants import ImagePlant
+from rationales.groundtruth.plants.regions import area
 from rationales.models.pictures import read as read_picture
 
 DATA = "birds-112"
@@ -43,20 +43,20 @@ THREADS = 8  # that read and plant pictures
 class Parts:
     """Pictures of two kinds."""
 
-    train: tuple[Shot, ...]
-    val: tuple[Shot, ...]
-    test: tuple[Shot, ...]
+    train: tuple[ImageExample, ...]
+    val: tuple[ImageExample, ...]
+    test: tuple[ImageExample, ...]
     kinds: tuple[str, str]
 
     @property
     def size(self) -> int:
         """Pixels a side."""
-        return len(pixels_of(self.test[0]))
+        return len(read_pixels(self.test[0]))
 
 
 def pair(seed: int, distinct: bool) -> tuple[str, str]:
     """Two kinds that are easily confused, or one of each of two such pairs."""
-    rng = generator(seed, "pair", "")
+    rng = random_generator(seed, "pair", "")
     first, second = (SIMILAR[number] for number in rng.permutation(len(SIMILAR))[:2])
     if not distinct:
         return first
@@ -74,7 +74,7 @@ _SPLITS = ("train", "val", "test")
 
 
 @functools.cache
-def _shots(folder: Path | None, split: str, kind: str) -> tuple[Shot, ...]:
+def _shots(folder: Path | None, split: str, kind: str) -> tuple[ImageExample, ...]:
     examples = _by_kind(folder, split).get(kind)
     if not examples:
         raise DataError(f"{DATA} has no pictures of {kind} in its part {split}; is this the whole data set?")
@@ -83,7 +83,7 @@ def _shots(folder: Path | None, split: str, kind: str) -> tuple[Shot, ...]:
     count = -(-len(examples) // THREADS)
     chunks = [examples[begin : begin + count] for begin in range(0, len(examples), count)]
     with ThreadPoolExecutor(THREADS) as threads:  # decoding leaves the interpreter free
-        loaded = list(threads.map(lambda some: load_shots(some, size).shots, chunks))
+        loaded = list(threads.map(lambda some: load_images(some, size).examples, chunks))
     return tuple(shot for some in loaded for shot in some)
 
 
@@ -100,16 +100,16 @@ def place(name: str, level: int, seed: int, size: int) -> ImagePlant:
 
     The paper's blur has a standard deviation of 2 pixels in 224, one pixel in 112: here any of its levels is drawn.
     """
-    rng = generator(seed, "place", name)
+    rng = random_generator(seed, "place", name)
     kind = PLANTS[name]
     if not issubclass(kind, ImagePlant):
         raise DataError(f"{name} is no change of pictures")
     while True:
-        drawn = kind.drawn(rng)
+        drawn = kind.sample(rng)
         if name == "blur":
-            drawn = drawn.at(int(rng.integers(1, len(kind.levels) + 1)))
+            drawn = drawn.at_level(int(rng.integers(1, len(kind.levels) + 1)))
         if SMALLEST <= area(drawn.region(size, size)) <= LARGEST:
-            return drawn.at(level) if level else drawn
+            return drawn.at_level(level) if level else drawn
 
 
 @dataclass(eq=False)
@@ -120,7 +120,7 @@ class Deck:
     always is. No label can be learned by heart, and few pictures go a long way.
     """
 
-    shots: Sequence[Shot]
+    shots: Sequence[ImageExample]
     plant: ImagePlant
     labels: tuple[str, ...]  # the original ones, which are the new ones as well
     r: float
@@ -133,29 +133,29 @@ class Deck:
         threads = ThreadPoolExecutor(min(self.versions, os.cpu_count() or 1))
         self._made = {number: threads.submit(self._version, number) for number in range(self.versions)}
         threads.shutdown(wait=False)
-        matrix = keeping(self.labels, self.r).array
+        matrix = reassignment_keeping(self.labels, self.r).array
         self._chance = torch.tensor([matrix[self.labels.index(str(one.label)), 1] for one in self.shots])
 
-    def fold(self, epoch: int) -> PictureFold:
+    def fold(self, epoch: int) -> EncodedImages:
         """The training part of this epoch."""
         plain, planted = self._made[epoch % self.versions].result()
         random = torch.Generator().manual_seed(self.seed + epoch)
         labels = (torch.rand(len(self.shots), generator=random) < self._chance).long().to(self.device)
-        return PictureFold(labels, torch.where(labels[:, None, None, None] == 1, planted, plain))
+        return EncodedImages(labels, torch.where(labels[:, None, None, None] == 1, planted, plain))
 
-    def piece(self, number: int, pieces: int) -> PictureFold:
+    def piece(self, number: int, pieces: int) -> EncodedImages:
         """One of so many parts of an epoch."""
         whole = self.fold(number // pieces)
         order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(self.seed + number // pieces))
         own = order[number % pieces :: pieces].to(self.device)
-        return PictureFold(whole.labels[own], whole.pixels[own])
+        return EncodedImages(whole.labels[own], whole.pixels[own])
 
     def _version(self, number: int) -> tuple[Tensor, Tensor]:
         """(N, 3, H, W) uint8 without and with the plant."""
-        before = np.stack([pixels_of(one) for one in self.shots])
+        before = np.stack([read_pixels(one) for one in self.shots])
         if number:
-            before = moved(before, generator(self.seed, "moved", str(number)))
-        rngs = [generator(self.seed, f"version {number}", one.name) for one in self.shots]
+            before = moved(before, random_generator(self.seed, "moved", str(number)))
+        rngs = [random_generator(self.seed, f"version {number}", one.name) for one in self.shots]
         planted = self.plant.change_all(before, rngs)
         return self._tensor(before), self._tensor(planted)
 

@@ -20,10 +20,10 @@ from rationales.evaluation.attribution import attribute, predict
 from rationales.evaluation.sampling import evenly
 from rationales.experiments.ground_truth.record import Told
 from rationales.experiments.ground_truth.rows import PICTURES, MethodSpec
-from rationales.groundtruth import Planted
+from rationales.groundtruth import PlantedExample
 from rationales.groundtruth.explainable import Inherent
 from rationales.groundtruth.metrics import Case, attribution_share, top_selections
-from rationales.groundtruth.regions import Mask, on_units
+from rationales.groundtruth.plants.regions import Mask, units_in_region
 from rationales.masks.settings import MaskSettings
 from rationales.methods import Method
 from rationales.models import baseline_choice
@@ -39,12 +39,12 @@ class Questions:
     """Test inputs, ready to be explained by one method after the other."""
 
     model: Model
-    planted: Sequence[Planted]
+    planted: Sequence[PlantedExample]
     encoded: Sequence[Any]
     targets: Sequence[int]  # what the model predicts
     regions: Sequence[Mask]  # (n,) each
     idle: Sequence[Mask]
-    background: Sequence[Planted] = ()  # test pictures that may serve as baselines
+    background: Sequence[PlantedExample] = ()  # test pictures that may serve as baselines
     shares: tuple[float, ...] = ()  # of the units that methods select
     selects: bool = False  # whether scores above 0 are a selection
     seed: int = 0
@@ -55,7 +55,7 @@ class Questions:
         return self.model.fit.height if isinstance(self.model, ImageModel) else 0
 
 
-def questions(model: Model, planted: Sequence[Planted], **more: Any) -> Questions:
+def questions(model: Model, planted: Sequence[PlantedExample], **more: Any) -> Questions:
     """Encode the inputs and ask the model what it predicts for them."""
     encoded = model.encode([model.read(one.example.given(), one.example.name) for one in planted])
     targets = predict(model, encoded).argmax(1).tolist()
@@ -64,7 +64,7 @@ def questions(model: Model, planted: Sequence[Planted], **more: Any) -> Question
     else:
         regions, idle = (
             [
-                on_units(getattr(one, name), own.units, one.example.text)
+                units_in_region(getattr(one, name), own.units, one.example.text)
                 for one, own in zip(planted, encoded, strict=True)
             ]
             for name in _REGIONS

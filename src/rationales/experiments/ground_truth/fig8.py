@@ -30,7 +30,7 @@ from rationales.experiments.ground_truth.trends import (
     trend_sections,
     trend_table,
 )
-from rationales.groundtruth.theory import shapley_band
+from rationales.groundtruth.theory import shapley_bounds
 
 SHAP, WATERMARK, GRADIENT = fig5.SHAP, fig5.WATERMARK, "gradient"
 SHARES = tuple(f"r-{r:g}" for r in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
@@ -54,7 +54,7 @@ def lines(results: Results) -> list[Line]:
 
 def band(record: Record) -> float:
     """The least Attr% that is consistent with Shapley values (Eq. 3)."""
-    return float(shapley_band(record.bound, record.last.accuracy)[0])
+    return float(shapley_bounds(record.bound, record.last.accuracy)[0])
 
 
 def inside(records: Sequence[Record], method: str, side: str) -> float:
@@ -161,7 +161,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
     def shade(axes: Any) -> None:
         r = np.linspace(0.5, 1, 11)
-        axes.fill_between(r, shapley_band(r)[0], 1, color=plots.GREEN, alpha=0.12, linewidth=0)
+        axes.fill_between(r, shapley_bounds(r)[0], 1, color=plots.GREEN, alpha=0.12, linewidth=0)
 
     return draw_lines(
         results,

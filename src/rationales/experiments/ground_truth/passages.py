@@ -11,7 +11,7 @@ from rationales.data import read
 from rationales.data.example import Example, words_of
 from rationales.errors import OptionError
 from rationales.evaluation.sampling import evenly
-from rationales.groundtruth import Split, split
+from rationales.groundtruth import DataSplit, split
 
 MOVIES, SENTENCES = "movies", "sentences"
 DATA = {MOVIES: "eraser-movies", SENTENCES: "rotten-tomatoes"}
@@ -27,7 +27,7 @@ SAID = {
 
 
 @functools.cache
-def texts(name: str, folder: Path | None) -> Split:
+def texts(name: str, folder: Path | None) -> DataSplit:
     """Texts of this kind in three parts."""
     if name == SENTENCES:
         made = split(read(DATA[SENTENCES], None, folder), shares=(0.8, 0.1, 0.1))
@@ -36,7 +36,7 @@ def texts(name: str, folder: Path | None) -> Split:
         found = [passages(read(DATA[MOVIES], part, folder)) for part in ("train", "val", "test")]
     else:
         raise OptionError(f"texts are {' or '.join(DATA)}, not {name!r}")
-    return Split(*(evenly(part, most) for part, most in zip(found, MOST, strict=True)))
+    return DataSplit(*(evenly(part, most) for part, most in zip(found, MOST, strict=True)))
 
 
 def passages(examples: Sequence[Example], words: int = WORDS) -> list[Example]:
@@ -52,7 +52,7 @@ def passages(examples: Sequence[Example], words: int = WORDS) -> list[Example]:
     return made
 
 
-def said(name: str, given: Split) -> str:
+def said(name: str, given: DataSplit) -> str:
     """What must be said of the texts."""
     counts = {part: f"{len(getattr(given, part)):,}" for part in ("train", "val", "test")}
     return SAID[name].format(words=WORDS, **counts)

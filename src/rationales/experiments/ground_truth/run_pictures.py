@@ -10,10 +10,10 @@ from rationales.experiments.ground_truth.plan import ENOUGH, Plan, Setting
 from rationales.experiments.ground_truth.record import Record
 from rationales.experiments.ground_truth.rows import PICTURES, in_order
 from rationales.experiments.ground_truth.running import Ready, carry_out, home, missing
-from rationales.groundtruth import keeping, modify
-from rationales.groundtruth.explainable import picture_model
-from rationales.groundtruth.folds import picture_fold
-from rationales.groundtruth.training import Folds
+from rationales.groundtruth import modify, reassignment_keeping
+from rationales.groundtruth.encoded_examples import encode_images
+from rationales.groundtruth.explainable import image_model
+from rationales.groundtruth.training import EncodedSplits
 
 PIECES = 4  # an epoch is cut into so many where methods are asked during the training
 
@@ -42,18 +42,18 @@ def prepare(plan: Plan, setting: Setting, attempt: int) -> Ready:
     size = given.size
     plant = birds.place(plan.plant, plan.level, where, size)
     deck = birds.Deck(given.train, plant, kinds, plan.r, seed, home(setting))
-    how = keeping(kinds, plan.r)
-    val, test = (modify(part, plant, how=how, seed=seed) for part in (given.val, given.test))
+    how = reassignment_keeping(kinds, plan.r)
+    val, test = (modify(part, plant, reassignment=how, seed=seed) for part in (given.val, given.test))
     recipe = network.recipe
     if setting.along:
         recipe = replace(recipe, epochs=PIECES * recipe.epochs)
     return Ready(
         factory=lambda: network.make(2, size),
-        data=Folds(deck.fold(0), *(picture_fold(one.examples, one.labels) for one in (val, test))),
+        data=EncodedSplits(deck.fold(0), *(encode_images(one.examples, one.labels) for one in (val, test))),
         recipe=recipe,
         test=test,
         where=f"{plant}; {' and '.join(kinds)}",
-        model=lambda module: picture_model(module, size, test.labels, network.title),
+        model=lambda module: image_model(module, size, test.labels, network.title),
         enough=ENOUGH,
         renew=(lambda number: deck.piece(number, PIECES)) if setting.along else deck.fold,
     )

@@ -12,10 +12,10 @@ from rationales.experiments.ground_truth.record import Record
 from rationales.experiments.ground_truth.rows import OWN, RANDOM, TEXTS, MethodSpec, in_order
 from rationales.experiments.ground_truth.running import Ready, carry_out, missing
 from rationales.groundtruth import find_plant, modify
-from rationales.groundtruth.explainable import near_rate, selected_share, word_model
-from rationales.groundtruth.folds import Fold, text_fold
+from rationales.groundtruth.encoded_examples import EncodedExamples, encode_texts
+from rationales.groundtruth.explainable import near_rate, selection_rate, word_model
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
-from rationales.groundtruth.training import Folds
+from rationales.groundtruth.training import EncodedSplits
 
 ENOUGH = 0.97
 FAR = 0.05  # a rationale model that selects so many more words than wanted has not learned to select
@@ -50,7 +50,7 @@ def prepare(plan: Plan, setting: Setting, attempt: int) -> Ready:
     plant = find_plant(plan.plant)
     train, val, test = (modify(part, plant, r=plan.r, seed=seed) for part in (given.train, given.val, given.test))
     tokenizer = word_tokenizer(one.text for one in train.examples)
-    data = Folds(*(text_fold(one.examples, one.labels, tokenizer) for one in (train, val, test)))
+    data = EncodedSplits(*(encode_texts(one.examples, one.labels, tokenizer) for one in (train, val, test)))
     return Ready(
         factory=lambda: network.make(len(tokenizer), test.labels, plan.rate),
         data=data,
@@ -65,7 +65,7 @@ def prepare(plan: Plan, setting: Setting, attempt: int) -> Ready:
     )
 
 
-def _too_many(module: nn.Module, test: Fold, rate: float) -> str:
+def _too_many(module: nn.Module, test: EncodedExamples, rate: float) -> str:
     """Why a rationale model's selection is none; figures are by what is really selected, as in the paper."""
-    share = selected_share(module, test.to(next(module.parameters()).device))
+    share = selection_rate(module, test.to(next(module.parameters()).device))
     return "" if share <= rate + FAR else f"it selects {share:.1%} of the words where {rate:.1%} were wanted"

@@ -18,9 +18,17 @@ from rationales.experiments.ground_truth.explaining import Questions, method_pri
 from rationales.experiments.ground_truth.plan import BIRDS, Plan, Setting
 from rationales.experiments.ground_truth.record import Attempt, Record, Stage
 from rationales.experiments.ground_truth.rows import MethodSpec
-from rationales.groundtruth import Modified, Planted
-from rationales.groundtruth.folds import Fold
-from rationales.groundtruth.training import Epoch, Folds, Further, Recipe, Trained, correct, train
+from rationales.groundtruth import ModifiedData, PlantedExample
+from rationales.groundtruth.encoded_examples import EncodedExamples
+from rationales.groundtruth.training import (
+    EncodedSplits,
+    Epoch,
+    Recipe,
+    StopCondition,
+    TrainedModel,
+    count_correct,
+    train,
+)
 from rationales.models.model import Model
 
 STEPS = (0.6, 0.7, 0.8, 0.9, 0.95)  # accuracies on the way; beyond each, methods are asked once
@@ -31,14 +39,14 @@ class Ready:
     """A training about to begin, and what is to be explained after it."""
 
     factory: Callable[[], nn.Module]
-    data: Folds
+    data: EncodedSplits
     recipe: Recipe
-    test: Modified
+    test: ModifiedData
     where: str  # the plant, its place, and what it was put into
     model: Callable[[nn.Module], Model]  # a trained network as something that can be explained
     enough: float  # accuracy on the test part that a run must have
-    renew: Callable[[int], Fold] | None = None
-    also: Further | None = None
+    renew: Callable[[int], EncodedExamples] | None = None
+    also: StopCondition | None = None
     check: Callable[[nn.Module], str] | None = None  # what else keeps a trained model from counting; empty: nothing
     selects: bool = False
 
@@ -69,10 +77,10 @@ def carry_out(
                 ready.recipe,
                 seed=setting.training_seed(plan, number),
                 device=home(setting),
-                also=ready.also,
-                renew=ready.renew,
-                each=watch if setting.along else None,
-                half=plan.data == BIRDS,
+                stop_condition=ready.also,
+                epoch_data=ready.renew,
+                on_epoch=watch if setting.along else None,
+                half_precision=plan.data == BIRDS,
             )
         attempts.append(_attempt(ready, trained, setting.training_seed(plan, number), time.perf_counter() - started))
         if attempts[-1].why:
@@ -123,20 +131,22 @@ def reproducible() -> Iterator[None]:
         torch.backends.cudnn.deterministic = before
 
 
-def _attempt(ready: Ready, trained: Trained, seed: int, seconds: float) -> Attempt:
-    shown = trained.relies(ready.test.bound) if ready.test.bound < 1 else None  # else nothing can show it
+def _attempt(ready: Ready, trained: TrainedModel, seed: int, seconds: float) -> Attempt:
+    shown = trained.reliance(ready.test.bound) if ready.test.bound < 1 else None  # else nothing can show it
     why = ready.check(trained.module) if ready.check is not None else ""
     if not why and trained.accuracy <= ready.enough:  # what the best epoch reaches on unseen examples decides
         why = f"accuracy on the test part {trained.accuracy:.1%}, not above {ready.enough:.0%}"
     if not why and shown is not None and not shown.relies:
         why = str(shown)
-    p = shown.p if shown is not None else float("nan")
-    return Attempt(seed, ready.where, trained.accuracy, trained.tested, len(trained.history), seconds, p, why)
+    p = shown.p_value if shown is not None else float("nan")
+    return Attempt(seed, ready.where, trained.accuracy, trained.n_tested, len(trained.history), seconds, p, why)
 
 
-def explained_inputs(planted: Sequence[Planted], limit: int) -> list[Planted]:
+def explained_inputs(planted: Sequence[PlantedExample], limit: int) -> list[PlantedExample]:
     """At most so many of the test inputs, as many of each class as can be, evenly spread."""
-    sides = [[one for one in planted if one.which == which] for which in sorted({one.which for one in planted})]
+    sides = [
+        [one for one in planted if one.manipulation == which] for which in sorted({one.manipulation for one in planted})
+    ]
     taken: set[str] = set()
     for place, own in enumerate(sides):
         count = max(1, (limit + len(sides) - 1 - place) // len(sides))
@@ -156,7 +166,7 @@ def _questions(ready: Ready, module: nn.Module, setting: Setting) -> Questions:
 
 
 def _explained(
-    ready: Ready, trained: Trained, setting: Setting, specs: Sequence[MethodSpec], old: Record | None
+    ready: Ready, trained: TrainedModel, setting: Setting, specs: Sequence[MethodSpec], old: Record | None
 ) -> Record:
     """What methods say of a trained model; the fields that tell of the training are filled in by the caller."""
     asked = _questions(ready, trained.module, setting)
@@ -172,7 +182,7 @@ def _explained(
         bound=ready.test.bound,
         weights=weights,
         names=tuple(one.example.name for one in asked.planted),
-        which=tuple(one.which for one in asked.planted),
+        which=tuple(one.manipulation for one in asked.planted),
         units=tuple(len(one) for one in asked.regions),
         region=tuple(int(one.sum()) for one in asked.regions),
         idle=tuple(int(one.sum()) for one in asked.idle),
@@ -195,7 +205,7 @@ class _Watch:
         self.reached = -1
 
     def __call__(self, epoch: Epoch, module: nn.Module) -> None:
-        accuracy = correct(module, self.test, self.ready.recipe.batch) / len(self.test)
+        accuracy = count_correct(module, self.test, self.ready.recipe.batch_size) / len(self.test)
         step = sum(accuracy > one for one in STEPS)
         if step > self.reached:
             self.reached = step
