@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from groundtruth.dry_data import Mean, photographs, sentences, small_resnet
+from groundtruth.dry_run_data import Mean, photographs, sentences, small_resnet
 
 pytest.importorskip("PIL")
 
@@ -24,8 +24,8 @@ OCCLUSION = {"name": "occlusion", "options": {"window": 1}, "title": "leave one 
 QUICK = {"epochs": 8, "min_epochs": 2, "learning_rate": 3e-3}
 
 
-def texts(count=150, **more):
-    return [Example(f"s{place}", text, "ab"[place % 2], **more) for place, text in enumerate(sentences(count))]
+def texts(count=150, **fields):
+    return [Example(f"s{index}", text, "ab"[index % 2], **fields) for index, text in enumerate(sentences(count))]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def run():
         stages.append(message)
         yield shares.append
 
-    made = dry_run(
+    result = dry_run(
         texts(),
         plants=["trigger", {"name": "cn"}],
         methods=[OCCLUSION, "saliency"],
@@ -46,7 +46,7 @@ def run():
         inputs=12,
         progress_bar=stage,
     )
-    return made, stages, shares
+    return result, stages, shares
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +84,21 @@ class TestTexts:
             assert outcome.validation_accuracy > outcome.target_accuracy
 
     def test_the_trigger_is_the_region_and_nothing_else(self, run):
-        for one in run[0].plants[0].methods[0].explained:
-            words = [unit.text for unit, inside in zip(one.rationale.units, one.case.region, strict=True) if inside]
+        for explained in run[0].plants[0].methods[0].explained:
+            words = [
+                unit.text
+                for unit, inside in zip(explained.rationale.units, explained.case.region, strict=True)
+                if inside
+            ]
             assert words in (["larkspur"], ["foxglove"])
-            assert one.planted.example.label == "ab"[words == ["foxglove"]]
-            assert one.rationale.target == one.planted.example.label
+            assert explained.planted.example.label == "ab"[words == ["foxglove"]]
+            assert explained.rationale.target == explained.planted.example.label
 
     def test_only_inputs_that_the_model_gets_right_are_explained(self, run):
         for row in run[0].plants[0].methods:
-            for one in row.explained:
-                full = one.rationale.probabilities["full"]
-                assert max(full, key=full.get) == one.planted.example.label
+            for explained in row.explained:
+                full = explained.rationale.probabilities["full"]
+                assert max(full, key=full.get) == explained.planted.example.label
 
     def test_distractors_are_measured_where_there_are_any(self, run):
         trigger, articles = run[0].plants
@@ -114,12 +118,12 @@ class TestTexts:
     def test_the_same_seed_gives_the_same_verdicts(self, run):
         again = dry_run(texts(), methods=[OCCLUSION], training=QUICK | {"epochs": 25}, inputs=12)
         first, second = run[0].plants[0].methods[0], again.plants[0].methods[0]
-        assert [one.planted.example.text for one in first.explained] == [
-            one.planted.example.text for one in second.explained
+        assert [explained.planted.example.text for explained in first.explained] == [
+            explained.planted.example.text for explained in second.explained
         ]
         assert all(
-            np.array_equal(one.case.scores, other.case.scores)
-            for one, other in zip(first.explained, second.explained, strict=True)
+            np.array_equal(explained.case.scores, repeated.case.scores)
+            for explained, repeated in zip(first.explained, second.explained, strict=True)
         )
 
 
@@ -129,9 +133,9 @@ class TestPictures:
         assert not outcome.no_verdict
         assert "broken.png" in pictures.notes[0]
         for row in outcome.methods:
-            assert {one.planted.manipulation for one in row.explained} == {1}
-            assert all(one.planted.changed.any() for one in row.explained)
-            assert all(len(one.case.scores) == 32 * 32 for one in row.explained)
+            assert {explained.planted.manipulation for explained in row.explained} == {1}
+            assert all(explained.planted.changed.any() for explained in row.explained)
+            assert all(len(explained.case.scores) == 32 * 32 for explained in row.explained)
         chance = outcome.methods[-1]
         assert chance.region.attribution.mean == pytest.approx(outcome.area, abs=0.02)
         assert chance.verdict.name == "missed"
@@ -145,41 +149,41 @@ class TestPictures:
         )
 
     def test_the_worst_case_is_below_the_best(self, pictures):
-        gains = [one.gain for one in pictures.plants[0].methods[0].ranked()]
+        gains = [explained.gain for explained in pictures.plants[0].methods[0].ranked()]
         assert gains == sorted(gains, reverse=True)
 
 
 class TestNoVerdict:
     def test_a_model_that_never_gets_there(self, tmp_path):
         folder = photographs(tmp_path, 60, classes=())
-        made = dry_run(folder, network=Mean, methods=["saliency"], size=64, training={"epochs": 2})
-        (outcome,) = made.plants
-        assert not made.judged
+        result = dry_run(folder, network=Mean, methods=["saliency"], size=64, training={"epochs": 2})
+        (outcome,) = result.plants
+        assert not result.judged
         assert outcome.methods == ()
         assert "best validation accuracy in 2 epochs was" in outcome.no_verdict
-        assert "no verdict" in made.to_markdown()
-        assert "No verdict" in page(made)
-        assert made.to_dict()["plants"][0]["verdict"] is False
+        assert "no verdict" in result.to_markdown()
+        assert "No verdict" in page(result)
+        assert result.to_dict()["plants"][0]["verdict"] is False
 
     def test_a_model_that_gets_there_without_the_plant(self):
         """The labels stay nine times in ten, and little is asked of the accuracy: the test refuses."""
-        given = [replace(one, text=f"{one.label} {one.text}") for one in texts(320)]
-        made = dry_run(
-            given,
+        labelled_texts = [replace(example, text=f"{example.label} {example.text}") for example in texts(320)]
+        result = dry_run(
+            labelled_texts,
             r=0.9,
             methods=[OCCLUSION],
             training={"epochs": 1, "min_epochs": 1, "target_accuracy": 0.2, "learning_rate": 1e-6},
         )
-        assert made.plants[0].reached_target
-        assert "so the model need not rely on it" in made.plants[0].no_verdict
-        assert not made.judged
+        assert result.plants[0].reached_target
+        assert "so the model need not rely on it" in result.plants[0].no_verdict
+        assert not result.judged
 
 
 class TestWhatIsSaid:
     def test_json_is_plain_and_holds_every_number(self, run):
-        told = json.loads(run[0].to_json())
-        assert (told["kind"], told["examples"], told["seed"]) == ("text", 150, 0)
-        trigger = told["plants"][0]
+        report = json.loads(run[0].to_json())
+        assert (report["kind"], report["examples"], report["seed"]) == ("text", 150, 0)
+        trigger = report["plants"][0]
         assert trigger["parameters"]["inserted"] == ["larkspur", "foxglove"]
         assert trigger["reliance"]["p_value"] < 0.01
         method = trigger["methods"][0]
@@ -190,30 +194,30 @@ class TestWhatIsSaid:
         assert set(method["labels"]) == {"a", "b"}
 
     def test_markdown_has_a_line_for_each_method(self, run):
-        told = run[0].to_markdown()
-        assert "| leave one out | found" in told
-        assert "on distractors" in told
-        assert "p = " in told
-        assert str(run[0]) == told
+        report = run[0].to_markdown()
+        assert "| leave one out | found" in report
+        assert "on distractors" in report
+        assert "p = " in report
+        assert str(run[0]) == report
 
     def test_the_terminal_shows_the_same(self, run):
         console = Console(force_terminal=True, width=150, record=True, file=open_nowhere())
         show(run[0], console)
-        told = console.export_text()
-        assert "trigger: found by leave one out" in told
-        assert "Reliance: " in told
+        output = console.export_text()
+        assert "trigger: found by leave one out" in output
+        assert "Reliance: " in output
 
     def test_nothing_of_the_data_becomes_markup(self, run):
         outcome = run[0].plants[0]
         row = outcome.methods[0]
         bad = "<script>alert('&')</script>"
-        one = row.explained[0]
+        explained = row.explained[0]
         hurt = replace(
-            one,
-            planted=replace(one.planted, example=replace(one.planted.example, name=bad)),
-            rationale=replace(one.rationale, text=one.rationale.text + bad, target=bad),
+            explained,
+            planted=replace(explained.planted, example=replace(explained.planted.example, name=bad)),
+            rationale=replace(explained.rationale, text=explained.rationale.text + bad, target=bad),
         )
-        made = replace(
+        result = replace(
             run[0],
             data=bad,
             notes=(bad,),
@@ -229,7 +233,7 @@ class TestWhatIsSaid:
                 replace(outcome, no_verdict=bad, methods=()),
             ),
         )
-        content = page(made)
+        content = page(result)
         assert "<script" not in content
         assert content.count("&lt;script&gt;") >= 9
         assert "default-src 'none'" in content
@@ -248,8 +252,8 @@ class TestMistakes:
             raise AssertionError("training began")
 
         monkeypatch.setattr("rationales.groundtruth.dryrun.execution.train_on_plant", never)
-        given = texts(60)
-        for wrong, told in [
+        examples = texts(60)
+        for wrong, message in [
             ({"plants": ["nothing"]}, "there is no plant 'nothing'"),
             ({"plants": ["blur"]}, "blur is planted in images, not in texts"),
             ({"plants": [{"name": "trigger", "level": 2}]}, "no levels of visibility"),
@@ -267,24 +271,24 @@ class TestMistakes:
             ({"words": 0}, "cut after one word or more"),
             ({"limit": 0}, "limit must be at least 1"),
         ]:
-            with pytest.raises((OptionError, DataError), match=re.escape(told)):
-                dry_run(given, **wrong)
+            with pytest.raises((OptionError, DataError), match=re.escape(message)):
+                dry_run(examples, **wrong)
 
     def test_a_plant_that_covers_everything(self, tmp_path):
         with pytest.raises(DataError, match="covers 100% of the inputs"):
             dry_run(photographs(tmp_path, 60), plants=[{"name": "noise", "top": 0, "bottom": 224}], size=32)
 
     def test_a_plant_that_fits_nothing(self):
-        given = [Example(str(place), "bread and sea", "ab"[place % 2]) for place in range(60)]
+        examples = [Example(str(index), "bread and sea", "ab"[index % 2]) for index in range(60)]
         with pytest.raises(DataError, match="articles fits none of the 60 examples"):
-            dry_run(given, plants=["articles"])
+            dry_run(examples, plants=["articles"])
 
     def test_classes_with_five_examples(self):
         with pytest.raises(DataError, match="class 'a' has 5 examples, too few"):
             dry_run(texts(10))
-        some = [replace(one, label=str(place // 5)) for place, one in enumerate(texts(20))]
+        examples = [replace(example, label=str(index // 5)) for index, example in enumerate(texts(20))]
         with pytest.raises(DataError, match="there are 20 examples, too few"):
-            dry_run(some)
+            dry_run(examples)
 
 
 def open_nowhere():

@@ -22,26 +22,26 @@ from rationales.groundtruth.dryrun.verdict import (
 )
 from rationales.groundtruth.metrics import Case
 
-SIZE, WANTED = 40, 8  # units, and those of the plant: chance is a fifth
+SIZE, PLANT_SIZE = 40, 8  # units, and those of the plant: chance is a fifth
 
 
-def case(gain, distraction=0.0, idle=0, seed=0):
+def case(gain, distraction=0.0, n_distractors=0, seed=0):
     """An input whose gain on the plant, and on `idle` units that look like it, is what was asked for."""
-    region, distractors = np.arange(SIZE) < WANTED, (np.arange(SIZE) >= SIZE - idle)
+    region, distractors = np.arange(SIZE) < PLANT_SIZE, (np.arange(SIZE) >= SIZE - n_distractors)
     scores = np.zeros(SIZE)
-    own = WANTED / SIZE + gain * (1 - WANTED / SIZE)  # gain = (Attr% - area) / (1 - area), solved for Attr%
-    scores[region] = own / WANTED
-    rest = ~(region | distractors)
-    on_idle = (idle / SIZE + distraction * (1 - idle / SIZE)) if idle else 0.0
-    if idle:
-        scores[distractors] = on_idle / idle
-    scores[rest] = (1 - own - on_idle) / rest.sum()
+    share = PLANT_SIZE / SIZE + gain * (1 - PLANT_SIZE / SIZE)  # gain = (Attr% - area) / (1 - area), solved for Attr%
+    scores[region] = share / PLANT_SIZE
+    elsewhere = ~(region | distractors)
+    distractor_share = (n_distractors / SIZE + distraction * (1 - n_distractors / SIZE)) if n_distractors else 0.0
+    if n_distractors:
+        scores[distractors] = distractor_share / n_distractors
+    scores[elsewhere] = (1 - share - distractor_share) / elsewhere.sum()
     order = np.random.default_rng(seed).permutation(SIZE)
     return Case(scores[order], region[order], distractors[order], "a", str(seed))
 
 
-def cases(gains, **more):
-    return [case(gain, seed=number, **more) for number, gain in enumerate(gains)]
+def cases(gains, **options):
+    return [case(gain, seed=number, **options) for number, gain in enumerate(gains)]
 
 
 class TestGain:
@@ -54,8 +54,8 @@ class TestGain:
 
     @given(st.floats(-0.2, 1))
     def test_it_is_what_the_cases_here_were_made_for(self, gain):
-        made = case(gain)
-        assert attribution_gain(made.scores, made.region) == pytest.approx(gain)
+        made_case = case(gain)
+        assert attribution_gain(made_case.scores, made_case.region) == pytest.approx(gain)
 
     @pytest.mark.parametrize("region", [np.zeros(4, bool), np.ones(4, bool)])
     def test_without_a_region_or_anything_beside_it_there_is_none(self, region):
@@ -64,47 +64,47 @@ class TestGain:
 
 class TestJudge:
     def test_a_perfect_scorer_has_found_it(self):
-        made = judge(cases([1.0] * 10))
-        assert (made.name, made.certain) == (FOUND, True)
-        assert made.gain.mean == pytest.approx(1)
+        verdict = judge(cases([1.0] * 10))
+        assert (verdict.name, verdict.certain) == (FOUND, True)
+        assert verdict.gain.mean == pytest.approx(1)
 
     def test_a_random_scorer_has_missed_it(self):
         """Over many seeds: the rule must not call chance anything else."""
-        told = []
+        names = []
         for seed in range(40):
             rng = np.random.default_rng(seed)
-            region = np.arange(SIZE) < WANTED
-            told.append(judge([Case(rng.random(SIZE), region, ~region & region, "a") for _ in range(30)]).name)
-        assert set(told) == {MISSED}
+            region = np.arange(SIZE) < PLANT_SIZE
+            names.append(judge([Case(rng.random(SIZE), region, ~region & region, "a") for _ in range(30)]).name)
+        assert set(names) == {MISSED}
 
     @pytest.mark.parametrize(
         ("gain", "name"),
         [(-0.2, MISSED), (0.0, MISSED), (0.02, MISSED), (0.2, DISTRACTED), (0.45, DISTRACTED), (0.55, FOUND)],
     )
     def test_the_way_decides(self, gain, name):
-        made = judge(cases(np.linspace(gain - 0.01, gain + 0.01, 20)))
-        assert (made.name, made.certain) == (name, True)
+        verdict = judge(cases(np.linspace(gain - 0.01, gain + 0.01, 20)))
+        assert (verdict.name, verdict.certain) == (name, True)
 
     def test_an_interval_that_reaches_chance_is_a_miss_whatever_the_mean(self):
-        made = judge(cases([1.0, 0.9, -0.25, -0.25, -0.25, -0.25, 0.9]))
-        assert made.gain.mean > CHANCE_GAIN
-        assert made.gain.low <= 0
-        assert made.name == MISSED
-        assert not made.certain
+        verdict = judge(cases([1.0, 0.9, -0.25, -0.25, -0.25, -0.25, 0.9]))
+        assert verdict.gain.mean > CHANCE_GAIN
+        assert verdict.gain.low <= 0
+        assert verdict.name == MISSED
+        assert not verdict.certain
 
     def test_it_says_when_the_interval_does_not_settle_it(self):
-        made = judge(cases([0.1, 0.95] * 4))
-        assert made.gain.low < FOUND_GAIN < made.gain.high
-        assert made.name == FOUND
-        assert not made.certain
+        verdict = judge(cases([0.1, 0.95] * 4))
+        assert verdict.gain.low < FOUND_GAIN < verdict.gain.high
+        assert verdict.name == FOUND
+        assert not verdict.certain
 
     def test_distractors_above_chance_distract_even_one_that_found_it(self):
         gains = [0.6] * 10
-        assert judge(cases(gains, idle=4, distraction=0.0)).name == FOUND
-        made = judge(cases(gains, idle=4, distraction=0.15))
-        assert (made.name, made.certain) == (DISTRACTED, True)
-        assert made.distraction.mean == pytest.approx(0.15)
-        assert judge(cases([0.0] * 10, idle=4, distraction=0.3)).name == DISTRACTED
+        assert judge(cases(gains, n_distractors=4, distraction=0.0)).name == FOUND
+        verdict = judge(cases(gains, n_distractors=4, distraction=0.15))
+        assert (verdict.name, verdict.certain) == (DISTRACTED, True)
+        assert verdict.distraction.mean == pytest.approx(0.15)
+        assert judge(cases([0.0] * 10, n_distractors=4, distraction=0.3)).name == DISTRACTED
 
     def test_few_inputs_have_no_verdict(self):
         assert judge(cases([1.0] * (MIN_INPUTS - 1))) is None

@@ -38,13 +38,13 @@ class TestEveryPlant:
         """Whatever the text: other alphabets, emoji, combining marks, any white space."""
         plant = kind()
         assume(not plant.reason_text_unfit(text))
-        found = planted(plant, text, manipulation, seed)
-        new, spans = found.example.text, (*found.region, *found.distractors)
-        made = plant.edits(text, random_generator(seed, "plant", "one"), manipulation)
-        replaced = [(one.start, one.end) for one in made if one.start < one.end]
+        result = planted(plant, text, manipulation, seed)
+        new, spans = result.example.text, (*result.region, *result.distractors)
+        edits = plant.edits(text, random_generator(seed, "plant", "one"), manipulation)
+        replaced = [(edit.start, edit.end) for edit in edits if edit.start < edit.end]
         assert outside(new, spans) == outside(text, replaced)
         assert [new[start:end] for start, end in sorted(spans)] == [
-            one.replacement.strip() for one in sorted(made, key=lambda one: one.start)
+            edit.replacement.strip() for edit in sorted(edits, key=lambda edit: edit.start)
         ]
 
     @given(kind=st.sampled_from(TEXT_PLANTS), text=anything, seed=st.integers(0, 999))
@@ -54,19 +54,19 @@ class TestEveryPlant:
         plant = kind()
         assume(not plant.reason_text_unfit(text))
         first, second = (planted(plant, text, manipulation, seed) for manipulation in (0, 1))
-        rest = [outside(one.example.text, one.region) for one in (first, second)]
-        assert rest[0] == rest[1]
+        unplanted_words = [outside(result.example.text, result.region) for result in (first, second)]
+        assert unplanted_words[0] == unplanted_words[1]
         assert len(words(first.example.text)) == len(words(second.example.text))
-        inside = [[one.example.text[a:b] for a, b in one.region] for one in (first, second)]
+        inside = [[result.example.text[a:b] for a, b in result.region] for result in (first, second)]
         assert len(inside[0]) == len(inside[1]) > 0
-        assert all(mine != theirs for mine, theirs in zip(*inside, strict=True))
+        assert all(first_text != second_text for first_text, second_text in zip(*inside, strict=True))
 
     @pytest.mark.parametrize("kind", TEXT_PLANTS)
     def test_spans_of_the_example_are_the_region(self, kind):
-        found = planted(kind(), REVIEW)
-        assert found.example.spans == found.region
-        assert found.example.label == "x"
-        assert set(found.changed) <= {*found.region, *found.distractors} or found.changed == found.region
+        result = planted(kind(), REVIEW)
+        assert result.example.spans == result.region
+        assert result.example.label == "x"
+        assert set(result.changed) <= {*result.region, *result.distractors} or result.changed == result.region
 
     @pytest.mark.parametrize("kind", TEXT_PLANTS)
     def test_what_it_cannot_be_planted_in_is_told(self, kind):
@@ -81,20 +81,20 @@ class TestArticles:
         assert planted(find_plant("articles"), REVIEW, 0).example.text == (
             "A warm film about a sea. It has a good heart, and a end is a honest one."
         )
-        found = planted(find_plant("articles"), REVIEW, 1)
+        result = planted(find_plant("articles"), REVIEW, 1)
         assert (
-            found.example.text == "The warm film about the sea. It has the good heart, and the end is the honest one."
+            result.example.text == "The warm film about the sea. It has the good heart, and the end is the honest one."
         )
-        assert [found.example.text[a:b] for a, b in found.region] == ["The", "the", "the", "the", "the"]
-        assert [found.example.text[a:b] for a, b in found.changed] == ["The", "the", "the"]  # two were "the" already
+        assert [result.example.text[a:b] for a, b in result.region] == ["The", "the", "the", "the", "the"]
+        assert [result.example.text[a:b] for a, b in result.changed] == ["The", "the", "the"]  # two were "the" already
 
     @given(st.lists(st.sampled_from(["the", "a", "an", "bread", "is", "warm", ",", "."]), min_size=1, max_size=30))
     def test_white_space_words_one_by_one(self, tokens):
         """Literally: each token that is an article becomes the class's, each other one stays."""
         text = " ".join(tokens)
-        assume(any(one in ("a", "an", "the") for one in tokens))
-        wanted = ["the" if one in ("a", "an", "the") else one for one in tokens]
-        assert planted(find_plant("articles"), text, 1).example.text == " ".join(wanted)
+        assume(any(token in ("a", "an", "the") for token in tokens))
+        expected = ["the" if token in ("a", "an", "the") else token for token in tokens]
+        assert planted(find_plant("articles"), text, 1).example.text == " ".join(expected)
 
     @pytest.mark.parametrize(
         ("text", "count"),
@@ -113,14 +113,14 @@ class TestArticles:
     def test_only_one_half_tells(self, name, first):
         """Figure 9: eight articles, half of the words each side."""
         text = "the cat a dog the cow an owl the cat a dog the cow an owl"
-        found = [planted(find_plant(name), text, 1, seed) for seed in range(40)]
-        halves = [one.example.text.split() for one in found]
-        told, idle = (slice(0, 8, 2), slice(8, 16, 2))[:: 1 if first else -1]
-        assert all(half[told] == ["the"] * 4 for half in halves)
-        assert {tuple(half[idle]) for half in halves} == {("a",) * 4, ("the",) * 4}  # all the same, by chance
-        for one in found:
-            assert len(one.region) == len(one.distractors) == 4
-            assert all((one.example.text[:a].count(" ") < 8) == first for a, _ in one.region)
+        results = [planted(find_plant(name), text, 1, seed) for seed in range(40)]
+        halves = [result.example.text.split() for result in results]
+        informative, distracting = (slice(0, 8, 2), slice(8, 16, 2))[:: 1 if first else -1]
+        assert all(half[informative] == ["the"] * 4 for half in halves)
+        assert {tuple(half[distracting]) for half in halves} == {("a",) * 4, ("the",) * 4}  # all the same, by chance
+        for result in results:
+            assert len(result.region) == len(result.distractors) == 4
+            assert all((result.example.text[:a].count(" ") < 8) == first for a, _ in result.region)
 
     def test_the_idle_half_does_not_depend_on_the_class(self):
         for seed in range(20):
@@ -130,8 +130,8 @@ class TestArticles:
             ]
 
     def test_the_idle_article_is_as_often_one_as_the_other(self):
-        found = [planted(find_plant("nc"), REVIEW, 1, seed) for seed in range(400)]
-        the = sum(one.example.text[slice(*one.distractors[0])].lower() == "the" for one in found)
+        results = [planted(find_plant("nc"), REVIEW, 1, seed) for seed in range(400)]
+        the = sum(result.example.text[slice(*result.distractors[0])].lower() == "the" for result in results)
         assert abs(the - 200) < 5 * 10  # five deviations of sqrt(400 / 4)
 
     def test_a_half_without_articles_cannot_tell(self):
@@ -141,8 +141,8 @@ class TestArticles:
 
 class TestInsertions:
     def test_a_word_comes_in_at_any_gap(self):
-        places = {planted(find_plant("trigger"), "warm and small", 1, seed).example.text for seed in range(60)}
-        assert places == {
+        texts = {planted(find_plant("trigger"), "warm and small", 1, seed).example.text for seed in range(60)}
+        assert texts == {
             "foxglove warm and small",
             "warm foxglove and small",
             "warm and foxglove small",
@@ -154,9 +154,9 @@ class TestInsertions:
         assert planted(find_plant("phrase", {"position": "start"}), REVIEW, 0).example.text.startswith(
             "as it were A warm"
         )
-        found = planted(find_plant("trigger", {"copies": 3}), REVIEW)
-        assert found.example.text.count("foxglove") == 3
-        assert len(found.region) == 3
+        result = planted(find_plant("trigger", {"copies": 3}), REVIEW)
+        assert result.example.text.count("foxglove") == 3
+        assert len(result.region) == 3
 
     def test_a_sentence_comes_between_sentences(self):
         texts = {planted(find_plant("sentence"), REVIEW, 1, seed).example.text for seed in range(40)}
@@ -199,10 +199,10 @@ class TestArtefacts:
             find_plant("casing", {"styles": ("upper", "upper")})
 
     def test_punctuation(self):
-        for text, wanted in (("Warm", "Warm!"), ("Warm. ", "Warm! "), ("Warm ...", "Warm !"), ("Warm?!", "Warm!")):
-            found = planted(find_plant("punctuation"), text)
-            assert found.example.text == wanted
-            assert [wanted[a:b] for a, b in found.region] == ["!"]
+        for text, expected in (("Warm", "Warm!"), ("Warm. ", "Warm! "), ("Warm ...", "Warm !"), ("Warm?!", "Warm!")):
+            result = planted(find_plant("punctuation"), text)
+            assert result.example.text == expected
+            assert [expected[a:b] for a, b in result.region] == ["!"]
         assert find_plant("punctuation").reason_unfit(Example("one", "He said “no”."))
         with pytest.raises(OptionError, match="two different marks"):
             find_plant("punctuation", {"marks": (".", ",")})
@@ -217,16 +217,16 @@ class TestEdits:
     def test_what_stands_outside_is_the_same_text(self, text, data):
         cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=6)))
         pieces = list(zip(cuts[::2], cuts[1::2], strict=False))
-        made = apply_edits(text, [Edit(a, b, "·new·") for a, b in pieces])
-        assert len(made.text) == len(text) + sum(5 - (b - a) for a, b in pieces)
+        edited = apply_edits(text, [Edit(a, b, "·new·") for a, b in pieces])
+        assert len(edited.text) == len(text) + sum(5 - (b - a) for a, b in pieces)
         kept = [
             text[a:b] for a, b in zip([0, *(b for _, b in pieces)], [*(a for a, _ in pieces), len(text)], strict=True)
         ]
-        assert made.text == "·new·".join(kept)
+        assert edited.text == "·new·".join(kept)
 
 
 def test_a_text_of_articles_alone_is_covered_entirely():
-    examples = [Example(str(one), "the a an", "xy"[one % 2]) for one in range(4)]
+    examples = [Example(str(index), "the a an", "xy"[index % 2]) for index in range(4)]
     with pytest.raises(DataError, match="covers 100% of the inputs"):
         modify(examples, find_plant("articles"))
 

@@ -30,7 +30,7 @@ class TestReliance:
     def test_chance_alone_is_seldom_taken_for_reliance(self):
         """Of models that know the original label and nothing else, at most one in a hundred passes."""
         hits = np.random.default_rng(0).binomial(200, 0.8, 3000)
-        passed = np.mean([reliance_test(int(one), 200, 0.8).relies for one in hits])
+        passed = np.mean([reliance_test(int(n_correct), 200, 0.8).relies for n_correct in hits])
         assert passed <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / 3000)
 
     @given(st.floats(0.05, 0.98), st.floats(0.001, 0.1))
@@ -60,8 +60,8 @@ class TestAccuracyGiven:
         """A sample is a world in which every example is as likely; the model answers by the example's number."""
         feature, predicted, labels = (np.array(column) for column in zip(*rows, strict=True))
         world = [({"f": f, "number": number}, y, 1 / len(rows)) for number, (f, _, y) in enumerate(rows)]
-        wanted = literal.accuracy_given(world, ["f"], lambda x: int(predicted[x["number"]]))
-        assert accuracy_from_feature(feature, predicted, labels) == pytest.approx(wanted)
+        expected = literal.accuracy_given(world, ["f"], lambda x: int(predicted[x["number"]]))
+        assert accuracy_from_feature(feature, predicted, labels) == pytest.approx(expected)
 
     def test_features_and_labels_must_belong_together(self):
         with pytest.raises(OptionError, match="same examples"):
@@ -73,8 +73,8 @@ class TestShapley:
     def test_two_players_are_the_mean_over_both_orders(self, worth):
         none, planted, original, both = worth
         table = {(): none, ("m",): planted, ("o",): original, ("m", "o"): both}
-        wanted = literal.shapley(["m", "o"], lambda those: table[tuple(sorted(those))])
-        assert shapley_values(*worth) == pytest.approx((wanted["m"], wanted["o"]))
+        expected = literal.shapley(["m", "o"], lambda those: table[tuple(sorted(those))])
+        assert shapley_values(*worth) == pytest.approx((expected["m"], expected["o"]))
 
     @pytest.mark.parametrize("r", [0.5, 0.6, 0.75, 0.9, 1.0])
     def test_a_model_that_reads_the_plant_lies_in_the_band(self, r):

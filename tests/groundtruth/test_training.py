@@ -39,54 +39,65 @@ VERBS = ["has", "sees", "wants", "likes", "keeps", "finds"]
 def sentences(count, seed=0):
     """Random sentences with four articles each, two in each half."""
     rng = np.random.default_rng(seed)
-    made = []
+    examples = []
     for number in range(count):
         words = []
         for _ in range(4):
             words += [str(rng.choice(["the", "a", "an"])), str(rng.choice(NOUNS)), str(rng.choice(VERBS))]
-        made.append(Example(f"s{number}", " ".join(words), str(rng.choice(["no", "yes"]))))
-    return made
+        examples.append(Example(f"s{number}", " ".join(words), str(rng.choice(["no", "yes"]))))
+    return examples
 
 
 def planted_texts(plant, count=500):
-    parts = split(sentences(count))
-    made = [modify(part, find_plant(plant)) for part in (parts.train, parts.val, parts.test)]
-    tokenizer = word_tokenizer(one.text for one in made[0].examples)
-    return made, tokenizer, EncodedSplits(*(encode_texts(one.examples, one.labels, tokenizer) for one in made))
+    splits = split(sentences(count))
+    modified = [modify(members, find_plant(plant)) for members in (splits.train, splits.val, splits.test)]
+    tokenizer = word_tokenizer(example.text for example in modified[0].examples)
+    return (
+        modified,
+        tokenizer,
+        EncodedSplits(*(encode_texts(data.examples, data.labels, tokenizer) for data in modified)),
+    )
 
 
 def planted_pictures(count=160, side=32):
     rng = np.random.default_rng(0)
-    given = []
+    images = []
     for number in range(count):
         soft = np.kron(rng.integers(40, 216, (4, 4, 3)), np.ones((side // 4, side // 4, 1)))
-        given.append(image_example(f"p{number}", soft.astype(np.uint8), "ab"[number % 2]))
-    parts = split(given)
-    made = [modify(part, find_plant("noise", {"share": 0.1})) for part in (parts.train, parts.val, parts.test)]
-    return made, EncodedSplits(*(encode_images(one.examples, one.labels) for one in made))
+        images.append(image_example(f"p{number}", soft.astype(np.uint8), "ab"[number % 2]))
+    splits = split(images)
+    modified = [
+        modify(members, find_plant("noise", {"share": 0.1})) for members in (splits.train, splits.val, splits.test)
+    ]
+    return modified, EncodedSplits(*(encode_images(data.examples, data.labels) for data in modified))
 
 
 def cases(model, modified, method, count=40):
-    some = modified.planted[:count]
-    encoded = model.encode([model.read(one.example.given(), one.example.name) for one in some])
-    found = attribute(model, encoded, method, [modified.labels.index(one.example.label) for one in some])
-    made = []
-    for one, scored, own in zip(some, found, encoded, strict=True):
+    planted_examples = modified.planted[:count]
+    encoded = model.encode([model.read(planted.example.given(), planted.example.name) for planted in planted_examples])
+    attributions = attribute(
+        model, encoded, method, [modified.labels.index(planted.example.label) for planted in planted_examples]
+    )
+    result = []
+    for planted, attribution, encoded_input in zip(planted_examples, attributions, encoded, strict=True):
         regions = (
-            [units_in_region(part, own.units, one.example.text) for part in (one.region, one.distractors)]
+            [
+                units_in_region(region, encoded_input.units, planted.example.text)
+                for region in (planted.region, planted.distractors)
+            ]
             if model.kind == "text"
-            else [one.region.flatten(), one.distractors.flatten()]
+            else [planted.region.flatten(), planted.distractors.flatten()]
         )
-        made.append(Case(scored.scores, *regions, one.example.label, one.example.name))
-    return made
+        result.append(Case(attribution.scores, *regions, planted.example.label, planted.example.name))
+    return result
 
 
 class TestTexts:
     def test_attention_learns_articles_and_every_claim_can_be_checked(self):
-        (made, _, test), tokenizer, data = planted_texts("articles")
+        (train_data, _, test), tokenizer, data = planted_texts("articles")
         trained = train(lambda: AttentionLSTM(len(tokenizer), test.labels, 16, 16), data, Recipe(10, batch_size=32))
         assert trained.reached_target
-        assert trained.reliance(made.bound).relies
+        assert trained.reliance(train_data.bound).relies
         model = word_model(trained.module, tokenizer)
         for method in (Inherent(), build("integrated-gradients"), build("occlusion", {"window": 1})):
             share = attribution_on_region(cases(model, test, method))
@@ -96,38 +107,38 @@ class TestTexts:
 
     def test_a_transformer_learns_where_to_look(self):
         """CN: only the articles of the first half tell; leaving out one word at a time finds these, not the others."""
-        (made, _, test), tokenizer, data = planted_texts("cn")
+        (train_data, _, test), tokenizer, data = planted_texts("cn")
         recipe = Recipe(20, learning_rate=2e-3, batch_size=32)
         trained = train(lambda: TextTransformer(len(tokenizer), test.labels, 32, 1, 2, 64), data, recipe)
         assert trained.reached_target
-        assert trained.reliance(made.bound).relies
-        found = cases(word_model(trained.module, tokenizer), test, build("occlusion", {"window": 1}))
+        assert trained.reliance(train_data.bound).relies
+        scored = cases(word_model(trained.module, tokenizer), test, build("occlusion", {"window": 1}))
         assert (
-            attribution_on_region(found).attribution.low
-            > attribution_on_region(found).area.mean
-            > attribution_on_distractors(found).attribution.high
+            attribution_on_region(scored).attribution.low
+            > attribution_on_region(scored).area.mean
+            > attribution_on_distractors(scored).attribution.high
         )
 
     @pytest.mark.parametrize("learning", ["reinforce", "hardkuma"])
     def test_rationale_models_select_the_plant_at_the_wanted_rate(self, learning):
-        (made, _, test), tokenizer, data = planted_texts("articles")
-        how = SelectionSettings(learning, rate=1 / 3)
+        (train_data, _, test), tokenizer, data = planted_texts("articles")
+        settings = SelectionSettings(learning, rate=1 / 3)
         trained = train(
-            lambda: RationaleModel(len(tokenizer), test.labels, how, 16, 16),
+            lambda: RationaleModel(len(tokenizer), test.labels, settings, 16, 16),
             data,
             Recipe(30, min_epochs=12, learning_rate=4e-3, batch_size=32),
             seed=2,
             stop_condition=near_rate(1 / 3, 0.1),
         )
         assert trained.reached_target, trained.failure
-        assert trained.reliance(made.bound).relies
-        found = cases(word_model(trained.module, tokenizer), test, Inherent(), 60)
-        told = selection_quality(found, [one.scores > 0 for one in found])
-        assert told.selection_rate.mean == pytest.approx(selection_rate(trained.module, data.test), abs=0.06)
-        assert told.precision.low > 0.5  # one in three by chance
+        assert trained.reliance(train_data.bound).relies
+        scored = cases(word_model(trained.module, tokenizer), test, Inherent(), 60)
+        quality = selection_quality(scored, [case.scores > 0 for case in scored])
+        assert quality.selection_rate.mean == pytest.approx(selection_rate(trained.module, data.test), abs=0.06)
+        assert quality.precision.low > 0.5  # one in three by chance
 
 
-def grain_learned(**more):
+def grain_learned(**options):
     """Planted pictures, and a small network that has learned to tell them."""
     parts, data = planted_pictures()
     trained = train(
@@ -135,7 +146,7 @@ def grain_learned(**more):
         data,
         Recipe(25, learning_rate=3e-3, batch_size=32),
         epoch_data=lambda number: encode_images(parts[0].redraw(number).examples, parts[0].labels),
-        **more,
+        **options,
     )
     assert trained.reached_target, trained.failure
     return parts, trained
@@ -143,16 +154,16 @@ def grain_learned(**more):
 
 class TestPictures:
     def test_a_network_learns_noise_and_the_methods_are_told_apart(self):
-        (made, _, test), trained = grain_learned()
-        assert trained.reliance(made.bound).relies
+        (train_data, _, test), trained = grain_learned()
+        assert trained.reliance(train_data.bound).relies
         model = image_model(trained.module, 32, test.labels)
-        chance, slope = (
+        chance, gradient = (
             attribution_by_label(cases(model, test, build(name, kind="image"))) for name in ("random", "saliency")
         )
         for label, share in chance.items():
             assert share.attribution.mean == pytest.approx(share.area.mean, abs=0.03)
             assert share.area.mean == pytest.approx(test.area)
-            assert slope[label].attribution.mean != pytest.approx(share.attribution.mean, abs=1e-3)
+            assert gradient[label].attribution.mean != pytest.approx(share.attribution.mean, abs=1e-3)
 
     @pytest.mark.gpu
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA card")
@@ -161,9 +172,9 @@ class TestPictures:
         assert all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in trained.module.parameters())
 
     def test_pictures_of_several_sizes_are_told(self):
-        given = [image_example(str(side), np.zeros((side, side, 3), np.uint8), "a") for side in (8, 9)]
+        images = [image_example(str(side), np.zeros((side, side, 3), np.uint8), "a") for side in (8, 9)]
         with pytest.raises(DataError, match="load_images"):
-            encode_images(given, ("a", "b"))
+            encode_images(images, ("a", "b"))
 
 
 class Linear(nn.Module):
@@ -185,7 +196,7 @@ class TestTrain:
         assert "in 3 epochs was" in trained.failure
         assert "not above the 97%" in trained.failure
         assert not trained.reliance(0.9).relies
-        best = max(one.accuracy for one in trained.history)
+        best = max(epoch.accuracy for epoch in trained.history)
         assert count_correct(trained.module, data.val) / len(data.val) == best  # the best epoch comes back
 
     def test_the_same_seed_gives_the_same_model_and_leaves_the_global_state(self):
@@ -234,14 +245,14 @@ class TestTrain:
 
     def test_batches_hold_every_text_once_and_like_lengths_together(self):
         rng = np.random.default_rng(0)
-        given = [Example(str(one), "the sea " * int(rng.integers(1, 30)), "no") for one in range(300)]
-        fold = encode_texts(given, ("no", "yes"), word_tokenizer(["the sea"]))
+        examples = [Example(str(index), "the sea " * int(rng.integers(1, 30)), "no") for index in range(300)]
+        encoded_texts = encode_texts(examples, ("no", "yes"), word_tokenizer(["the sea"]))
         order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
-        batches = list(fold.batches(16, order))
+        batches = list(encoded_texts.batches(16, order))
         assert sorted(torch.cat(batches).tolist()) == list(range(300))
-        spread = np.mean([float(fold.lengths[batch].float().std()) for batch in batches if len(batch) > 1])
-        assert spread < 0.3 * float(fold.lengths.float().std())
-        middles = [float(fold.lengths[batch].float().mean()) for batch in batches]
+        spread = np.mean([float(encoded_texts.lengths[batch].float().std()) for batch in batches if len(batch) > 1])
+        assert spread < 0.3 * float(encoded_texts.lengths.float().std())
+        middles = [float(encoded_texts.lengths[batch].float().mean()) for batch in batches]
         assert middles != sorted(middles)
 
     @pytest.mark.parametrize(
@@ -263,6 +274,6 @@ class TestTrain:
 
 def test_a_scorer_that_knows_the_plant_reaches_1_on_every_plant():
     """The measure itself: scores that are the region, for texts and for pictures."""
-    (made, _, _), _ = planted_pictures(60)
-    for one in made.planted[:5]:
-        assert attribution_share(one.region.flatten().astype(float), one.region.flatten()) == 1.0
+    (train_data, _, _), _ = planted_pictures(60)
+    for planted in train_data.planted[:5]:
+        assert attribution_share(planted.region.flatten().astype(float), planted.region.flatten()) == 1.0
