@@ -26,7 +26,7 @@ SIZE, PLANT_SIZE = 40, 8  # units, and those of the plant: chance is a fifth
 
 
 def case(gain, distraction=0.0, n_distractors=0, seed=0):
-    """An input whose gain on the plant, and on `idle` units that look like it, is what was asked for."""
+    """An input with this gain on the plant, and this distraction on `n_distractors` units that look like it."""
     region, distractors = np.arange(SIZE) < PLANT_SIZE, (np.arange(SIZE) >= SIZE - n_distractors)
     scores = np.zeros(SIZE)
     share = PLANT_SIZE / SIZE + gain * (1 - PLANT_SIZE / SIZE)  # gain = (Attr% - area) / (1 - area), solved for Attr%

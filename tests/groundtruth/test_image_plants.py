@@ -26,7 +26,7 @@ from rationales.groundtruth.plants.image_plants import Blur, ImagePlant, Striped
 from rationales.groundtruth.plants.watermark import Watermark
 
 IMAGE_PLANTS = [plant for plant in PLANTS.values() if issubclass(plant, ImagePlant)]
-SMALL = {Watermark: {"top": 4, "left": 4, "height": 200, "width": 216}}  # a box in manipulation letters fit at any size
+SMALL = {Watermark: {"top": 4, "left": 4, "height": 200, "width": 216}}  # a box in which letters of any size fit
 
 
 def picture(height=40, width=48, seed=0):
