@@ -6,15 +6,15 @@ import json
 
 import pytest
 from commands import error, run
-from groundtruth.dry_data import photographs, sentences, table
+from groundtruth.dry_run_data import photographs, sentences, table
 
 pytest.importorskip("PIL")
 
-from rationales.cli.dry_run import NO_VERDICT, plant_rows
+from rationales.cli.dry_run import NO_VERDICT, parse_plants
 from rationales.errors import OptionError
 from rationales.groundtruth import PLANTS
 
-QUICK = ("--train", "epochs=8", "--train", "least=2", "--train", "rate=0.003", "--inputs", "8")
+QUICK = ("--train", "epochs=8", "--train", "min_epochs=2", "--train", "learning_rate=0.003", "--inputs", "8")
 
 
 @pytest.fixture(autouse=True)
@@ -52,27 +52,27 @@ def test_json_and_a_model_that_never_gets_there(home):
         *("--size", "64", "--train", "epochs=1", "--out", "report.html"),
     )
     assert done.exit_code == NO_VERDICT, done.output
-    told = json.loads(done.stdout)
-    assert told["plants"][0]["verdict"] is False
-    assert "best validation accuracy in 1 epochs" in told["plants"][0]["why"]
+    report = json.loads(done.stdout)
+    assert report["plants"][0]["verdict"] is False
+    assert "best validation accuracy in 1 epochs" in report["plants"][0]["reason"]
     assert "broken.png" in done.stderr
     assert "No verdict." in (home / "report.html").read_text(encoding="utf-8")
 
 
 def test_mistakes_are_one_line(home):
     texts = table(home / "t.csv", sentences(60), "ab")
-    other = table(home / "other.csv", sentences(60), column="sentence")
+    renamed = table(home / "other.csv", sentences(60), column="sentence")
     (home / "empty").mkdir()
     photographs(home / "five", 10)
     photographs(home / "many", 60)
-    for arguments, told in [
+    for arguments, message in [
         ((), "no data given"),
         (("nowhere",), "there is no data set and no file"),
-        (("empty",), "is empty; put pictures into it"),
+        (("empty",), "is empty; put images into it"),
         (("five", "--size", "64"), "class 'owl' has 5 examples, too few"),
-        ((other,), "there is no column 'text'; say which is the text column (--text-column), one of: sentence"),
+        ((renamed,), "there is no column 'text'; say which is the text column (--text-column), one of: sentence"),
         (("many", "--plant", "noise:top=0:bottom=224", "--size", "32"), "covers 100% of the inputs"),
-        ((texts, "--plant", "blur"), "blur is planted in pictures"),
+        ((texts, "--plant", "blur"), "blur is planted in images"),
         ((texts, "--plant", ","), "no plant to try"),
         ((texts, "--methods", ","), "no method"),
         ((texts, "--network", "bilstm", "--model-factory", "a:b"), "not both"),
@@ -81,23 +81,23 @@ def test_mistakes_are_one_line(home):
         ((texts, "--device", "nonsense"), "nonsense"),
         ((texts, "--accuracy", "1.5"), "between 0 and 1"),
     ]:
-        assert told in error(run("dry-run", *arguments))
+        assert message in error(run("dry-run", *arguments))
 
 
 def test_the_list_names_every_plant():
-    told = run("dry-run", "--list").stdout
-    assert all(f"  {name} " in told for name in PLANTS)
-    assert 'inserted=["larkspur", "foxglove"]' in told
+    output = run("dry-run", "--list").stdout
+    assert all(f"  {name} " in output for name in PLANTS)
+    assert 'inserted=["larkspur", "foxglove"]' in output
 
 
 def test_plants_with_parameters():
-    assert plant_rows(["watermark:level=3,blur:std=8", "noise"]) == [
+    assert parse_plants(["watermark:level=3,blur:std=8", "noise"]) == [
         {"name": "watermark", "level": 3},
         {"name": "blur", "std": 8},
         {"name": "noise"},
     ]
-    assert plant_rows(['trigger:inserted=["so, so","or: or"]:copies=2']) == [
+    assert parse_plants(['trigger:inserted=["so, so","or: or"]:copies=2']) == [
         {"name": "trigger", "inserted": ["so, so", "or: or"], "copies": 2}
     ]
     with pytest.raises(OptionError, match="name=value"):
-        plant_rows(["blur:std"])
+        parse_plants(["blur:std"])

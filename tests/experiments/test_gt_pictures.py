@@ -43,7 +43,7 @@ def quick(monkeypatch):
         return find_plant("noise", {"share": 0.1 if level == 1 else 0.5})
 
     tiny = networks.PictureNetwork(
-        "tiny", lambda classes, _: ResNet(classes, (1, 1), 8), Recipe(16, 4, batch=32, rate=3e-3)
+        "tiny", lambda classes, _: ResNet(classes, (1, 1), 8), Recipe(16, 4, batch_size=32, learning_rate=3e-3)
     )
     monkeypatch.setattr(bird_pictures, "draw_plant", draw_plant)
     monkeypatch.setitem(networks.PICTURE_NETWORKS, "small-resnet", tiny)
@@ -102,7 +102,7 @@ class TestRuns:
         assert extended.table["Gradient"].cells["attr"].values == first.table["Gradient"].cells["attr"].values[:1]
 
     def test_a_network_that_does_not_learn_is_repeated_and_then_told(self, folder, tmp_path, monkeypatch):
-        untrained = replace(networks.PICTURE_NETWORKS["small-resnet"], recipe=Recipe(1, rate=1e-6))
+        untrained = replace(networks.PICTURE_NETWORKS["small-resnet"], recipe=Recipe(1, learning_rate=1e-6))
         monkeypatch.setitem(networks.PICTURE_NETWORKS, "small-resnet", untrained)
         report_ = EXPERIMENTS["gt-fig5"].run(request(folder, out=tmp_path))
         record_ = RunFolder(tmp_path).get(RunSpec("noise", "small-resnet"))

@@ -30,7 +30,7 @@ from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, 
 from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
 from rationales.experiments.ground_truth.runs.training_run import recipe_text, run_fingerprint, select_inputs
 from rationales.groundtruth import find_plant, modify
-from rationales.groundtruth.shots import pixels_of
+from rationales.groundtruth.image_examples import read_pixels
 from rationales.groundtruth.training import Recipe
 
 
@@ -92,8 +92,8 @@ class TestBirds:
         assert len(plants) == 5
         faint, clear = (bird_pictures.draw_plant(name, level, 3, 32) for level in (1, 5))
         assert (faint.region(32, 32) == clear.region(32, 32)).all()
-        assert getattr(faint, faint.visible) == faint.levels[0]
-        assert getattr(clear, clear.visible) == clear.levels[-1]
+        assert getattr(faint, faint.visibility_field) == faint.levels[0]
+        assert getattr(clear, clear.visibility_field) == clear.levels[-1]
 
     def test_a_deck_deals_labels_anew_and_plants_where_it_should(self, pictures):
         plant = find_plant("noise", {"share": 1.0})
@@ -102,7 +102,7 @@ class TestBirds:
         )
         inside = torch.from_numpy(plant.region(32, 32))
         first, again, shifted = deck.epoch(0), deck.epoch(2), deck.epoch(1)
-        source = torch.stack([torch.from_numpy(pixels_of(shot).copy()).permute(2, 0, 1) for shot in pictures.train])
+        source = torch.stack([torch.from_numpy(read_pixels(shot).copy()).permute(2, 0, 1) for shot in pictures.train])
         assert torch.equal(
             first.pixels[:, :, ~inside], source[:, :, ~inside]
         )  # version 0 is as it was but for the plant
@@ -151,7 +151,7 @@ class TestBirds:
 
     def test_as_many_inputs_of_each_class_are_explained(self, pictures):
         test = modify(pictures.test, find_plant("noise"), seed=3).planted
-        assert [sum(item.which == number for item in select_inputs(test, 5)) for number in (0, 1)] == [3, 2]
+        assert [sum(item.manipulation == number for item in select_inputs(test, 5)) for number in (0, 1)] == [3, 2]
         assert len(select_inputs(test, 1)) == 1
         assert select_inputs(test, 1000) == list(test)
 

@@ -18,9 +18,9 @@ from rationales.experiments.ground_truth.row_choices import choose_rows
 from rationales.experiments.ground_truth.runs import networks, text_run
 from rationales.experiments.ground_truth.runs.run_record import MethodMeasures
 from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
-from rationales.groundtruth.metrics import Case, optimal
-from rationales.groundtruth.networks.rationale_models import RationaleModel, Selecting
-from rationales.groundtruth.networks.recurrent import AttentiveReader
+from rationales.groundtruth.metrics import Case, optimal_selection
+from rationales.groundtruth.networks.rationale_models import RationaleModel, SelectionSettings
+from rationales.groundtruth.networks.recurrent import AttentionLSTM
 from rationales.groundtruth.training import Recipe
 
 
@@ -38,12 +38,16 @@ def narrow(monkeypatch):
             networks.TEXT_NETWORKS, name, replace(networks.TEXT_NETWORKS[name], make=make, recipe=recipe)
         )
 
-    small("attention", lambda words, labels, _: AttentiveReader(words, labels, 16, 16), Recipe(12, batch=32, rate=4e-3))
+    small(
+        "attention",
+        lambda words, labels, _: AttentionLSTM(words, labels, 16, 16),
+        Recipe(12, batch_size=32, learning_rate=4e-3),
+    )
     for name in ("hardkuma", "reinforce"):
         small(
             name,
-            lambda words, labels, rate, how=name: RationaleModel(words, labels, Selecting(how, rate), 16, 16),
-            Recipe(30, least=12, rate=4e-3, batch=32),
+            lambda words, labels, rate, how=name: RationaleModel(words, labels, SelectionSettings(how, rate), 16, 16),
+            Recipe(30, min_epochs=12, learning_rate=4e-3, batch_size=32),
         )
     monkeypatch.setattr(text_run, "SHARE_TOLERANCE", 0.1)
 
@@ -117,7 +121,9 @@ class TestRuns:
     def test_a_model_that_selects_everything_does_not_count(self, folder, monkeypatch):
         monkeypatch.setattr(text_run, "MAX_EXCESS", 0.2)
         monkeypatch.setitem(
-            networks.TEXT_NETWORKS, "hardkuma", replace(networks.TEXT_NETWORKS["hardkuma"], recipe=Recipe(2, rate=1e-3))
+            networks.TEXT_NETWORKS,
+            "hardkuma",
+            replace(networks.TEXT_NETWORKS["hardkuma"], recipe=Recipe(2, learning_rate=1e-3)),
         )
         settings = RunSettings("gt-fig12", ("inherent", "random"), 8, data=folder)
         record_ = text_run.run(RunSpec("articles", "hardkuma", rate=0.15, data="movies"), settings)
@@ -222,5 +228,7 @@ class TestRationaleModels:
         cases = [Case(mask.astype(float), mask, ~mask & False, "a") for mask in masks]
         for point in selection_points(finished, "reinforce"):
             for per_text in (False, True):
-                expected = [float(values[0]) for values in optimal(cases, [round(100 * point.rate) / 100], per_text)]
+                expected = [
+                    float(values[0]) for values in optimal_selection(cases, [round(100 * point.rate) / 100], per_text)
+                ]
                 assert point.best_possible(per_text) == pytest.approx(tuple(expected))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from groundtruth.dry_data import Mean, photographs, sentences, small_resnet
+from groundtruth.dry_run_data import Mean, photographs, sentences, small_resnet
 
 pytest.importorskip("PIL")
 
@@ -21,11 +21,11 @@ from rationales.groundtruth.dryrun import dry_run
 from rationales.report.dry_run import page, show
 
 OCCLUSION = {"name": "occlusion", "options": {"window": 1}, "title": "leave one out"}
-QUICK = {"epochs": 8, "least": 2, "rate": 3e-3}
+QUICK = {"epochs": 8, "min_epochs": 2, "learning_rate": 3e-3}
 
 
-def texts(count=150, **more):
-    return [Example(f"s{place}", text, "ab"[place % 2], **more) for place, text in enumerate(sentences(count))]
+def texts(count=150, **fields):
+    return [Example(f"s{index}", text, "ab"[index % 2], **fields) for index, text in enumerate(sentences(count))]
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +38,15 @@ def run():
         stages.append(message)
         yield shares.append
 
-    made = dry_run(
+    result = dry_run(
         texts(),
         plants=["trigger", {"name": "cn"}],
         methods=[OCCLUSION, "saliency"],
         training=QUICK | {"epochs": 25},
         inputs=12,
-        stage=stage,
+        progress_bar=stage,
     )
-    return made, stages, shares
+    return result, stages, shares
 
 
 @pytest.fixture(scope="module")
@@ -59,47 +59,51 @@ def pictures(tmp_path_factory):
         methods=["saliency"],
         network=small_resnet,
         size=32,
-        training={"epochs": 30, "least": 1, "rate": 3e-3},
+        training={"epochs": 30, "min_epochs": 1, "learning_rate": 3e-3},
         inputs=8,
     )
 
 
 class TestTexts:
     def test_leaving_out_one_word_finds_the_trigger_and_chance_does_not(self, run):
-        outcome = run[0].outcomes[0]
+        outcome = run[0].plants[0]
         assert outcome.plant.name == "trigger"
-        rows = {row.title: row for row in outcome.rows}
+        rows = {row.title: row for row in outcome.methods}
         assert list(rows) == ["leave one out", "saliency", "random"]
         assert rows["leave one out"].verdict.name == "found"
-        assert rows["leave one out"].top.mean == 1.0
+        assert rows["leave one out"].top_unit.mean == 1.0
         assert rows["random"].verdict.name == "missed"
         assert rows["random"].region.attribution.n == 12
 
     def test_it_rests_on_a_model_that_relies_on_the_plant(self, run):
-        for outcome in run[0].outcomes:
-            assert outcome.why == ""
+        for outcome in run[0].plants:
+            assert outcome.no_verdict == ""
             assert outcome.reliance.relies
-            assert outcome.reliance.n == outcome.parts[2]
+            assert outcome.reliance.n == outcome.split_sizes[2]
             assert outcome.bound == 0.5
-            assert outcome.best > outcome.wanted
+            assert outcome.validation_accuracy > outcome.target_accuracy
 
     def test_the_trigger_is_the_region_and_nothing_else(self, run):
-        for one in run[0].outcomes[0].rows[0].explained:
-            words = [unit.text for unit, inside in zip(one.rationale.units, one.case.region, strict=True) if inside]
+        for explained in run[0].plants[0].methods[0].explained:
+            words = [
+                unit.text
+                for unit, inside in zip(explained.rationale.units, explained.case.region, strict=True)
+                if inside
+            ]
             assert words in (["larkspur"], ["foxglove"])
-            assert one.planted.example.label == "ab"[words == ["foxglove"]]
-            assert one.rationale.target == one.planted.example.label
+            assert explained.planted.example.label == "ab"[words == ["foxglove"]]
+            assert explained.rationale.target == explained.planted.example.label
 
     def test_only_inputs_that_the_model_gets_right_are_explained(self, run):
-        for row in run[0].outcomes[0].rows:
-            for one in row.explained:
-                full = one.rationale.probabilities["full"]
-                assert max(full, key=full.get) == one.planted.example.label
+        for row in run[0].plants[0].methods:
+            for explained in row.explained:
+                full = explained.rationale.probabilities["full"]
+                assert max(full, key=full.get) == explained.planted.example.label
 
     def test_distractors_are_measured_where_there_are_any(self, run):
-        trigger, articles = run[0].outcomes
-        assert trigger.rows[0].distractors.attribution.n == 0
-        assert articles.rows[0].distractors.attribution.n > 0
+        trigger, articles = run[0].plants
+        assert trigger.methods[0].distractors.attribution.n == 0
+        assert articles.methods[0].distractors.attribution.n > 0
 
     def test_every_stage_has_a_bar_of_its_own(self, run):
         _, stages, shares = run
@@ -113,26 +117,26 @@ class TestTexts:
 
     def test_the_same_seed_gives_the_same_verdicts(self, run):
         again = dry_run(texts(), methods=[OCCLUSION], training=QUICK | {"epochs": 25}, inputs=12)
-        first, second = run[0].outcomes[0].rows[0], again.outcomes[0].rows[0]
-        assert [one.planted.example.text for one in first.explained] == [
-            one.planted.example.text for one in second.explained
+        first, second = run[0].plants[0].methods[0], again.plants[0].methods[0]
+        assert [explained.planted.example.text for explained in first.explained] == [
+            explained.planted.example.text for explained in second.explained
         ]
         assert all(
-            np.array_equal(one.case.scores, other.case.scores)
-            for one, other in zip(first.explained, second.explained, strict=True)
+            np.array_equal(explained.case.scores, repeated.case.scores)
+            for explained, repeated in zip(first.explained, second.explained, strict=True)
         )
 
 
 class TestPictures:
     def test_planted_test_pictures_are_explained_and_the_broken_one_is_named(self, pictures):
-        (outcome,) = pictures.outcomes
-        assert not outcome.why
+        (outcome,) = pictures.plants
+        assert not outcome.no_verdict
         assert "broken.png" in pictures.notes[0]
-        for row in outcome.rows:
-            assert {one.planted.which for one in row.explained} == {1}
-            assert all(one.planted.changed.any() for one in row.explained)
-            assert all(len(one.case.scores) == 32 * 32 for one in row.explained)
-        chance = outcome.rows[-1]
+        for row in outcome.methods:
+            assert {explained.planted.manipulation for explained in row.explained} == {1}
+            assert all(explained.planted.changed.any() for explained in row.explained)
+            assert all(len(explained.case.scores) == 32 * 32 for explained in row.explained)
+        chance = outcome.methods[-1]
         assert chance.region.attribution.mean == pytest.approx(outcome.area, abs=0.02)
         assert chance.verdict.name == "missed"
 
@@ -145,40 +149,43 @@ class TestPictures:
         )
 
     def test_the_worst_case_is_below_the_best(self, pictures):
-        gains = [one.gain for one in pictures.outcomes[0].rows[0].ranked()]
+        gains = [explained.gain for explained in pictures.plants[0].methods[0].ranked()]
         assert gains == sorted(gains, reverse=True)
 
 
 class TestNoVerdict:
     def test_a_model_that_never_gets_there(self, tmp_path):
         folder = photographs(tmp_path, 60, classes=())
-        made = dry_run(folder, network=Mean, methods=["saliency"], size=64, training={"epochs": 2})
-        (outcome,) = made.outcomes
-        assert not made.judged
-        assert outcome.rows == ()
-        assert "best validation accuracy in 2 epochs was" in outcome.why
-        assert "no verdict" in made.to_markdown()
-        assert "No verdict" in page(made)
-        assert made.to_dict()["plants"][0]["verdict"] is False
+        result = dry_run(folder, network=Mean, methods=["saliency"], size=64, training={"epochs": 2})
+        (outcome,) = result.plants
+        assert not result.judged
+        assert outcome.methods == ()
+        assert "best validation accuracy in 2 epochs was" in outcome.no_verdict
+        assert "no verdict" in result.to_markdown()
+        assert "No verdict" in page(result)
+        assert result.to_dict()["plants"][0]["verdict"] is False
 
     def test_a_model_that_gets_there_without_the_plant(self):
         """The labels stay nine times in ten, and little is asked of the accuracy: the test refuses."""
-        given = [replace(one, text=f"{one.label} {one.text}") for one in texts(320)]
-        made = dry_run(
-            given, r=0.9, methods=[OCCLUSION], training={"epochs": 1, "least": 1, "until": 0.2, "rate": 1e-6}
+        labelled_texts = [replace(example, text=f"{example.label} {example.text}") for example in texts(320)]
+        result = dry_run(
+            labelled_texts,
+            r=0.9,
+            methods=[OCCLUSION],
+            training={"epochs": 1, "min_epochs": 1, "target_accuracy": 0.2, "learning_rate": 1e-6},
         )
-        assert made.outcomes[0].reached
-        assert "so the model need not rely on it" in made.outcomes[0].why
-        assert not made.judged
+        assert result.plants[0].reached_target
+        assert "so the model need not rely on it" in result.plants[0].no_verdict
+        assert not result.judged
 
 
 class TestWhatIsSaid:
     def test_json_is_plain_and_holds_every_number(self, run):
-        told = json.loads(run[0].to_json())
-        assert (told["kind"], told["examples"], told["seed"]) == ("text", 150, 0)
-        trigger = told["plants"][0]
+        report = json.loads(run[0].to_json())
+        assert (report["kind"], report["examples"], report["seed"]) == ("text", 150, 0)
+        trigger = report["plants"][0]
         assert trigger["parameters"]["inserted"] == ["larkspur", "foxglove"]
-        assert trigger["reliance"]["p"] < 0.01
+        assert trigger["reliance"]["p_value"] < 0.01
         method = trigger["methods"][0]
         assert method["verdict"] == "found"
         assert method["attribution"]["low"] <= method["attribution"]["mean"] <= method["attribution"]["high"]
@@ -187,53 +194,53 @@ class TestWhatIsSaid:
         assert set(method["labels"]) == {"a", "b"}
 
     def test_markdown_has_a_line_for_each_method(self, run):
-        told = run[0].to_markdown()
-        assert "| leave one out | found" in told
-        assert "on distractors" in told
-        assert "p = " in told
-        assert str(run[0]) == told
+        report = run[0].to_markdown()
+        assert "| leave one out | found" in report
+        assert "on distractors" in report
+        assert "p = " in report
+        assert str(run[0]) == report
 
     def test_the_terminal_shows_the_same(self, run):
         console = Console(force_terminal=True, width=150, record=True, file=open_nowhere())
         show(run[0], console)
-        told = console.export_text()
-        assert "trigger: found by leave one out" in told
-        assert "Reliance: " in told
+        output = console.export_text()
+        assert "trigger: found by leave one out" in output
+        assert "Reliance: " in output
 
     def test_nothing_of_the_data_becomes_markup(self, run):
-        outcome = run[0].outcomes[0]
-        row = outcome.rows[0]
+        outcome = run[0].plants[0]
+        row = outcome.methods[0]
         bad = "<script>alert('&')</script>"
-        one = row.explained[0]
+        explained = row.explained[0]
         hurt = replace(
-            one,
-            planted=replace(one.planted, example=replace(one.planted.example, name=bad)),
-            rationale=replace(one.rationale, text=one.rationale.text + bad, target=bad),
+            explained,
+            planted=replace(explained.planted, example=replace(explained.planted.example, name=bad)),
+            rationale=replace(explained.rationale, text=explained.rationale.text + bad, target=bad),
         )
-        made = replace(
+        result = replace(
             run[0],
             data=bad,
             notes=(bad,),
-            outcomes=(
+            plants=(
                 replace(
                     outcome,
                     labels=(bad, "b"),
                     network=bad,
                     notes=(bad,),
                     left_out=((bad, bad),),
-                    rows=(replace(row, title=bad, explained=(hurt,), failed=bad),),
+                    methods=(replace(row, title=bad, explained=(hurt,), error=bad),),
                 ),
-                replace(outcome, why=bad, rows=()),
+                replace(outcome, no_verdict=bad, methods=()),
             ),
         )
-        content = page(made)
+        content = page(result)
         assert "<script" not in content
         assert content.count("&lt;script&gt;") >= 9
         assert "default-src 'none'" in content
 
     def test_the_plant_is_outlined_in_texts(self, run):
-        outcome = run[0].outcomes[0]
-        content = page(replace(run[0], outcomes=(outcome,)))
+        outcome = run[0].plants[0]
+        content = page(replace(run[0], plants=(outcome,)))
         spans = re.findall(r'<span class="[^"]*plant"[^>]*>([^<]+)</span>', content)
         assert set(spans) <= {"larkspur", "foxglove"}
         assert len(spans) == 8  # two methods, two best and two worst cases each
@@ -244,13 +251,13 @@ class TestMistakes:
         def never(*_, **__):
             raise AssertionError("training began")
 
-        monkeypatch.setattr("rationales.groundtruth.dryrun.run.learn", never)
-        given = texts(60)
-        for wrong, told in [
+        monkeypatch.setattr("rationales.groundtruth.dryrun.execution.train_on_plant", never)
+        examples = texts(60)
+        for wrong, message in [
             ({"plants": ["nothing"]}, "there is no plant 'nothing'"),
-            ({"plants": ["blur"]}, "blur is planted in pictures, not in texts"),
+            ({"plants": ["blur"]}, "blur is planted in images, not in texts"),
             ({"plants": [{"name": "trigger", "level": 2}]}, "no levels of visibility"),
-            ({"methods": ["grad-cam"]}, "grad-cam is for pictures"),
+            ({"methods": ["grad-cam"]}, "grad-cam is for images"),
             ({"methods": ["nothing"]}, "there is no method 'nothing'"),
             ({"methods": ["marc-instant"]}, "marc-instant cannot explain transformer"),
             ({"network": "resnet34"}, "there is no network 'resnet34' here"),
@@ -260,28 +267,28 @@ class TestMistakes:
             ({"seed": -1}, "the seed must not be negative"),
             ({"seed": 1.5}, "the seed must be a whole number"),
             ({"training": {"epoch": 3}}, "no setting 'epoch'"),
-            ({"training": {"epochs": "many"}}, "epochs of a training is a whole number"),
+            ({"training": {"epochs": "many"}}, "the training setting epochs is an integer"),
             ({"words": 0}, "cut after one word or more"),
             ({"limit": 0}, "limit must be at least 1"),
         ]:
-            with pytest.raises((OptionError, DataError), match=re.escape(told)):
-                dry_run(given, **wrong)
+            with pytest.raises((OptionError, DataError), match=re.escape(message)):
+                dry_run(examples, **wrong)
 
     def test_a_plant_that_covers_everything(self, tmp_path):
         with pytest.raises(DataError, match="covers 100% of the inputs"):
             dry_run(photographs(tmp_path, 60), plants=[{"name": "noise", "top": 0, "bottom": 224}], size=32)
 
     def test_a_plant_that_fits_nothing(self):
-        given = [Example(str(place), "bread and sea", "ab"[place % 2]) for place in range(60)]
+        examples = [Example(str(index), "bread and sea", "ab"[index % 2]) for index in range(60)]
         with pytest.raises(DataError, match="articles fits none of the 60 examples"):
-            dry_run(given, plants=["articles"])
+            dry_run(examples, plants=["articles"])
 
     def test_classes_with_five_examples(self):
         with pytest.raises(DataError, match="class 'a' has 5 examples, too few"):
             dry_run(texts(10))
-        some = [replace(one, label=str(place // 5)) for place, one in enumerate(texts(20))]
+        examples = [replace(example, label=str(index // 5)) for index, example in enumerate(texts(20))]
         with pytest.raises(DataError, match="there are 20 examples, too few"):
-            dry_run(some)
+            dry_run(examples)
 
 
 def open_nowhere():

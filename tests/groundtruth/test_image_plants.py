@@ -11,21 +11,30 @@ from reference import groundtruth as literal
 pytest.importorskip("PIL")
 
 from rationales.errors import DataError, OptionError
-from rationales.groundtruth import PLANTS, PerClass, find_plant, generator, image_plants, modify, random, shot
-from rationales.groundtruth.colour_plants import Brightness, StripedHue
-from rationales.groundtruth.image_plants import Blur, ImagePlant, StripedNoise
-from rationales.groundtruth.watermark import Watermark
+from rationales.groundtruth import (
+    PLANTS,
+    PerClass,
+    find_plant,
+    image_example,
+    modify,
+    random_generator,
+    uniform_reassignment,
+)
+from rationales.groundtruth.plants import image_plants
+from rationales.groundtruth.plants.colour_plants import Brightness, StripedHue
+from rationales.groundtruth.plants.image_plants import Blur, ImagePlant, StripedNoise
+from rationales.groundtruth.plants.watermark import Watermark
 
 IMAGE_PLANTS = [plant for plant in PLANTS.values() if issubclass(plant, ImagePlant)]
-SMALL = {Watermark: {"top": 4, "left": 4, "height": 200, "width": 216}}  # a box in which letters fit at any size
+SMALL = {Watermark: {"top": 4, "left": 4, "height": 200, "width": 216}}  # a box in which letters of any size fit
 
 
 def picture(height=40, width=48, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-def planted(plant, pixels, which=1, seed=0):
-    return plant.apply(shot("one", pixels, "x"), generator(seed, "plant", "one"), which)
+def planted(plant, pixels, manipulation=1, seed=0):
+    return plant.apply(image_example("one", pixels, "x"), random_generator(seed, "plant", "one"), manipulation)
 
 
 sizes = st.tuples(st.integers(24, 64), st.integers(24, 64))
@@ -38,14 +47,14 @@ class TestEveryPlant:
     def test_outside_of_its_region_every_pixel_is_bit_identical(self, kind, size, seed, level):
         """Whatever the size, the place drawn, the visibility and the picture."""
         pixels = picture(*size, seed)
-        plant = kind.drawn(np.random.default_rng(seed)).at(level)
-        found = planted(plant, pixels, seed=seed)
-        new = found.example.pixels
-        assert (new.dtype, new.shape, found.region.shape) == (np.uint8, pixels.shape, pixels.shape[:2])
-        assert np.array_equal(new[~found.region], pixels[~found.region])
-        assert np.array_equal(found.changed, (new != pixels).any(-1))
-        assert not (found.changed & ~found.region).any()
-        assert not found.distractors.any()
+        plant = kind.sample(np.random.default_rng(seed)).at_level(level)
+        result = planted(plant, pixels, seed=seed)
+        new = result.example.pixels
+        assert (new.dtype, new.shape, result.region.shape) == (np.uint8, pixels.shape, pixels.shape[:2])
+        assert np.array_equal(new[~result.region], pixels[~result.region])
+        assert np.array_equal(result.changed, (new != pixels).any(-1))
+        assert not (result.changed & ~result.region).any()
+        assert not result.distractors.any()
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
     def test_the_region_is_no_larger_than_what_can_change(self, kind):
@@ -55,48 +64,50 @@ class TestEveryPlant:
         changed = np.zeros((height, width), dtype=bool)
         gray = np.full((height, width, 3), 128, np.uint8)
         for seed in range(draws):
-            found = planted(plant, gray if kind is Watermark else picture(height, width, seed), seed=seed)
-            changed |= found.changed
+            result = planted(plant, gray if kind is Watermark else picture(height, width, seed), seed=seed)
+            changed |= result.changed
         if kind is Brightness:  # at the rim the shift is less than half of one step in 255: 76.5 cos²(x) < 0.5
             down, across = np.indices(changed.shape) + 0.5
             away = np.hypot(down - 18, across - 22) / (75 * 36 / 224)
             rim = 76.5 * np.cos(np.pi / 2 * away) ** 2 < 0.5
-            assert np.array_equal(changed | (found.region & rim), found.region)
+            assert np.array_equal(changed | (result.region & rim), result.region)
         else:
-            assert np.array_equal(changed, found.region)
+            assert np.array_equal(changed, result.region)
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
     def test_the_other_class_stays_as_it_is_and_has_the_same_joint_region(self, kind):
         pixels = picture()
         plant = kind(**SMALL.get(kind, {}))
-        blank, there = planted(plant, pixels, which=0), planted(plant, pixels, which=1)
+        blank, there = planted(plant, pixels, manipulation=0), planted(plant, pixels, manipulation=1)
         assert np.array_equal(blank.example.pixels, pixels)
         assert not blank.changed.any()
         assert np.array_equal(blank.region, there.region)
         with pytest.raises(OptionError, match="manipulations 0 to 1, not 2"):
-            planted(plant, pixels, which=2)
+            planted(plant, pixels, manipulation=2)
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
     def test_visibility_changes_the_picture_more_and_the_region_not_at_all(self, kind):
         pixels = picture(64, 64)
-        found = [planted(kind(**SMALL.get(kind, {})).at(level), pixels) for level in range(1, 6)]
-        far = [np.abs(one.example.pixels.astype(int) - pixels).sum() for one in found]
-        assert far == sorted(far)
-        assert far[0] < far[4]
-        assert all(np.array_equal(one.region, found[0].region) for one in found)
+        results = [planted(kind(**SMALL.get(kind, {})).at_level(level), pixels) for level in range(1, 6)]
+        differences = [np.abs(result.example.pixels.astype(int) - pixels).sum() for result in results]
+        assert differences == sorted(differences)
+        assert differences[0] < differences[4]
+        assert all(np.array_equal(result.region, results[0].region) for result in results)
         with pytest.raises(OptionError, match="1 to 5, not 6"):
-            kind().at(6)
+            kind().at_level(6)
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
     def test_alone_or_among_others_the_same_bits(self, kind, monkeypatch):
-        monkeypatch.setattr(image_plants, "AT_ONCE", 2)  # more pictures than are changed together
+        monkeypatch.setattr(image_plants, "CHUNK", 2)  # more pictures than are changed together
         plant = kind(**SMALL.get(kind, {}))
-        shots = [shot(str(seed), picture(36 + 4 * (seed % 2), 40, seed), "x") for seed in range(7)]
-        which = [1, 0, 1, 1, 0, 1, 1]
-        together = plant.apply_all(shots, [generator(3, "plant", one.name) for one in shots], which)
-        for one, number, mine in zip(shots, which, together, strict=True):
-            alone = plant.apply(one, generator(3, "plant", one.name), number)
-            assert np.array_equal(alone.example.pixels, mine.example.pixels)
+        examples = [image_example(str(seed), picture(36 + 4 * (seed % 2), 40, seed), "x") for seed in range(7)]
+        manipulations = [1, 0, 1, 1, 0, 1, 1]
+        together = plant.apply_all(
+            examples, [random_generator(3, "plant", example.name) for example in examples], manipulations
+        )
+        for example, manipulation, batched in zip(examples, manipulations, together, strict=True):
+            alone = plant.apply(example, random_generator(3, "plant", example.name), manipulation)
+            assert np.array_equal(alone.example.pixels, batched.example.pixels)
 
     @pytest.mark.parametrize("kind", IMAGE_PLANTS)
     def test_it_scales_with_the_picture(self, kind):
@@ -106,8 +117,8 @@ class TestEveryPlant:
 
     @given(kind=kinds, seed=st.integers(0, 10**6))
     def test_what_is_drawn_lies_in_the_papers_ranges(self, kind, seed):
-        plant = kind.drawn(np.random.default_rng(seed))
-        told = {name: getattr(plant, name) for name in vars(plant)}
+        plant = kind.sample(np.random.default_rng(seed))
+        parameters = {name: getattr(plant, name) for name in vars(plant)}
         ranges = {
             Blur: {"radius": (80, 130), "std": (2, 2)},
             Brightness: {"radius": (40, 112), "shift": (0.3, 0.3)},
@@ -115,10 +126,12 @@ class TestEveryPlant:
             StripedNoise: {"share": (0.02, 0.1)},
             Watermark: {"height": (40, 200), "width": (100, 200), "font": (7, 15)},
         }[kind]
-        assert all(low <= told[name] <= high for name, (low, high) in ranges.items())
-        if "bottom" in told:
-            assert 19.99 <= told["bottom"] - told["top"] <= 224
-        assert plant.apply(shot("one", picture(112, 112), "x"), generator(seed, "plant", "one")).changed.any()
+        assert all(low <= parameters[name] <= high for name, (low, high) in ranges.items())
+        if "bottom" in parameters:
+            assert 19.99 <= parameters["bottom"] - parameters["top"] <= 224
+        assert plant.apply(
+            image_example("one", picture(112, 112), "x"), random_generator(seed, "plant", "one")
+        ).changed.any()
 
 
 class TestFormulas:
@@ -126,55 +139,57 @@ class TestFormulas:
         pixels = picture(30, 26)
         plant = Blur(radius=90, std=12)
         scale = 26 / 224
-        found = planted(plant, pixels)
-        wanted = literal.blurred(pixels, 12 * scale)
-        assert np.abs(found.example.pixels[found.region] - wanted[found.region]).max() <= 0.5 + 1e-9
-        assert not found.region[15, 13]
-        assert found.region[0, 0]
+        result = planted(plant, pixels)
+        expected = literal.blurred(pixels, 12 * scale)
+        assert np.abs(result.example.pixels[result.region] - expected[result.region]).max() <= 0.5 + 1e-9
+        assert not result.region[15, 13]
+        assert result.region[0, 0]
 
     @given(seed=st.integers(0, 1000), radius=st.floats(30, 112), shift=st.floats(0.05, 1))
     @settings(max_examples=15)
     def test_brightness_falls_by_a_squared_cosine(self, seed, radius, shift):
         pixels = picture(22, 20, seed)
         pixels[:3] = 0  # black stays black
-        found = planted(Brightness(radius, shift), pixels).example.pixels
-        wanted = literal.dimmed(pixels, radius * 20 / 224, shift)
-        assert np.abs(found - wanted).max() <= 0.5 + 1e-9
+        result = planted(Brightness(radius, shift), pixels).example.pixels
+        expected = literal.dimmed(pixels, radius * 20 / 224, shift)
+        assert np.abs(result - expected).max() <= 0.5 + 1e-9
 
     @given(seed=st.integers(0, 1000), shift=st.floats(0.01, 0.5))
     @settings(max_examples=15)
     def test_hue_goes_up_and_down_along_a_sine(self, seed, shift):
         pixels = picture(24, 9, seed)
         pixels[:, :2] = pixels[:, :2, :1]  # gray has no hue and stays gray
-        found = planted(StripedHue(56, 168, shift), pixels).example.pixels
-        wanted = literal.with_hue_wave(pixels, 6, 18, shift)
-        assert np.abs(found - wanted).max() <= 0.5 + 1e-9
-        assert np.array_equal(found[:, :2], pixels[:, :2])
+        result = planted(StripedHue(56, 168, shift), pixels).example.pixels
+        expected = literal.with_hue_wave(pixels, 6, 18, shift)
+        assert np.abs(result - expected).max() <= 0.5 + 1e-9
+        assert np.array_equal(result[:, :2], pixels[:, :2])
 
     def test_noise_replaces_its_share_of_the_band(self):
         pixels = np.zeros((224, 224, 3), np.uint8)
-        found = planted(StripedNoise(0, 112, 0.1), pixels)
-        hit, n = found.changed.sum(), 112 * 224
+        result = planted(StripedNoise(0, 112, 0.1), pixels)
+        hit, n = result.changed.sum(), 112 * 224
         assert abs(hit - 0.1 * n) < 5 * np.sqrt(n * 0.1 * 0.9)  # a black draw is too rare to matter
-        colours = found.example.pixels[found.changed].astype(float)
+        colours = result.example.pixels[result.changed].astype(float)
         assert abs(colours.mean() - 127.5) < 5 * 74 / np.sqrt(colours.size)  # uniform from 0 to 255: deviation 73.9
 
     def test_watermark_is_white_letters_and_black_digits(self):
-        found = planted(Watermark(font=15), np.full((224, 224, 3), 128, np.uint8))
-        rows, columns = np.nonzero(found.changed)
-        shown = found.example.pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1, 0].astype(int)
-        third = int(shown.shape[1] * 0.4)  # IMG is wider than three digits
-        assert (shown[:, :third] >= 128).all()
-        assert (shown[:, -third:] <= 128).all()
-        assert shown.max() == 255
-        assert shown.min() == 0
+        result = planted(Watermark(font=15), np.full((224, 224, 3), 128, np.uint8))
+        rows, columns = np.nonzero(result.changed)
+        text_pixels = result.example.pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1, 0].astype(
+            int
+        )
+        third = int(text_pixels.shape[1] * 0.4)  # IMG is wider than three digits
+        assert (text_pixels[:, :third] >= 128).all()
+        assert (text_pixels[:, -third:] <= 128).all()
+        assert text_pixels.max() == 255
+        assert text_pixels.min() == 0
 
     def test_watermarks_lie_everywhere_in_the_box_with_all_digits(self):
         plant, gray = Watermark(20, 30, 60, 120, 11), np.full((224, 224, 3), 128, np.uint8)
-        found = [planted(plant, gray, seed=seed) for seed in range(60)]
-        places = {tuple(np.argwhere(one.changed).min(0)) for one in found}
-        assert len(places) > 50
-        assert len({one.example.pixels.tobytes() for one in found}) == 60
+        results = [planted(plant, gray, seed=seed) for seed in range(60)]
+        corners = {tuple(np.argwhere(result.changed).min(0)) for result in results}
+        assert len(corners) > 50
+        assert len({result.example.pixels.tobytes() for result in results}) == 60
 
 
 class TestPerClass:
@@ -183,11 +198,11 @@ class TestPerClass:
     two = PerClass((Watermark(0, 0, 60, 200), Watermark(160, 0, 60, 200), None))
 
     def test_the_region_of_every_class_is_the_union(self):
-        top, bottom = (one.region(112, 112) for one in self.two.plants[:2])
-        for which in range(3):
-            found = planted(self.two, picture(112, 112), which)
-            assert np.array_equal(found.region, top | bottom)
-            assert not (found.changed & ~[top, bottom, top & bottom][which]).any()
+        top, bottom = (plant.region(112, 112) for plant in self.two.plants[:2])
+        for manipulation in range(3):
+            result = planted(self.two, picture(112, 112), manipulation)
+            assert np.array_equal(result.region, top | bottom)
+            assert not (result.changed & ~[top, bottom, top & bottom][manipulation]).any()
 
     def test_what_tells_no_classes_apart_is_refused(self):
         with pytest.raises(OptionError, match="two of these are the same"):
@@ -196,10 +211,10 @@ class TestPerClass:
             PerClass((None, None))
 
     def test_three_classes_can_be_planted(self):
-        shots = [shot(str(one), picture(112, 112, one), "abc"[one % 3]) for one in range(12)]
-        made = modify(shots, self.two, how=random("abc", "xyz"))
-        assert {one.which for one in made.planted} <= {0, 1, 2}
-        assert made.labels == ("x", "y", "z")
+        examples = [image_example(str(index), picture(112, 112, index), "abc"[index % 3]) for index in range(12)]
+        modified = modify(examples, self.two, reassignment=uniform_reassignment("abc", "xyz"))
+        assert {planted_example.manipulation for planted_example in modified.planted} <= {0, 1, 2}
+        assert modified.labels == ("x", "y", "z")
 
 
 class TestMistakes:
@@ -231,7 +246,7 @@ class TestMistakes:
             planted(Blur(radius=200), picture(40, 40))
 
     def test_a_plant_that_covers_everything_is_refused(self):
-        shots = [shot(str(one), picture(seed=one), "ab"[one % 2]) for one in range(4)]
+        examples = [image_example(str(index), picture(seed=index), "ab"[index % 2]) for index in range(4)]
         with pytest.raises(DataError, match=r"covers 100% of the inputs.*by chance"):
-            modify(shots, StripedNoise(0, 224))
-        assert modify(shots, StripedNoise(0, 224), largest=1.0).area == 1.0  # who insists gets it
+            modify(examples, StripedNoise(0, 224))
+        assert modify(examples, StripedNoise(0, 224), max_area=1.0).area == 1.0  # who insists gets it

@@ -10,9 +10,9 @@ from strategies import texts
 
 from rationales.data import Example
 from rationales.errors import DataError, OptionError
-from rationales.groundtruth import PLANTS, find_plant, generator, modify
-from rationales.groundtruth.article_plants import articles_of
-from rationales.groundtruth.edits import Edit, TextPlant, edited
+from rationales.groundtruth import PLANTS, find_plant, modify, random_generator
+from rationales.groundtruth.plants.article_plants import find_articles
+from rationales.groundtruth.plants.text_plants import Edit, TextPlant, apply_edits
 from rationales.models.units import words
 
 TEXT_PLANTS = [plant for plant in PLANTS.values() if issubclass(plant, TextPlant)]
@@ -22,8 +22,8 @@ anything = st.one_of(plain, texts, st.builds("{} {}".format, plain, texts), st.b
 REVIEW = "A warm film about the sea. It has a good heart, and the end is an honest one."
 
 
-def planted(plant, text, which=1, seed=0):
-    return plant.apply(Example("one", text, "x"), generator(seed, "plant", "one"), which)
+def planted(plant, text, manipulation=1, seed=0):
+    return plant.apply(Example("one", text, "x"), random_generator(seed, "plant", "one"), manipulation)
 
 
 def outside(text, spans):
@@ -32,19 +32,19 @@ def outside(text, spans):
 
 
 class TestEveryPlant:
-    @given(kind=st.sampled_from(TEXT_PLANTS), text=anything, which=st.integers(0, 1), seed=st.integers(0, 999))
+    @given(kind=st.sampled_from(TEXT_PLANTS), text=anything, manipulation=st.integers(0, 1), seed=st.integers(0, 999))
     @settings(max_examples=250)
-    def test_words_outside_of_the_spans_are_bit_identical(self, kind, text, which, seed):
+    def test_words_outside_of_the_spans_are_bit_identical(self, kind, text, manipulation, seed):
         """Whatever the text: other alphabets, emoji, combining marks, any white space."""
         plant = kind()
-        assume(not plant.misses(text))
-        found = planted(plant, text, which, seed)
-        new, spans = found.example.text, (*found.region, *found.distractors)
-        made = plant.edits(text, generator(seed, "plant", "one"), which)
-        replaced = [(one.start, one.end) for one in made if one.start < one.end]
+        assume(not plant.reason_text_unfit(text))
+        result = planted(plant, text, manipulation, seed)
+        new, spans = result.example.text, (*result.region, *result.distractors)
+        edits = plant.edits(text, random_generator(seed, "plant", "one"), manipulation)
+        replaced = [(edit.start, edit.end) for edit in edits if edit.start < edit.end]
         assert outside(new, spans) == outside(text, replaced)
         assert [new[start:end] for start, end in sorted(spans)] == [
-            one.new.strip() for one in sorted(made, key=lambda one: one.start)
+            edit.replacement.strip() for edit in sorted(edits, key=lambda edit: edit.start)
         ]
 
     @given(kind=st.sampled_from(TEXT_PLANTS), text=anything, seed=st.integers(0, 999))
@@ -52,28 +52,28 @@ class TestEveryPlant:
     def test_the_classes_differ_in_the_region_alone(self, kind, text, seed):
         """What tells the class is inside: outside of the spans, and in distractors, both classes read the same."""
         plant = kind()
-        assume(not plant.misses(text))
-        first, second = (planted(plant, text, which, seed) for which in (0, 1))
-        rest = [outside(one.example.text, one.region) for one in (first, second)]
-        assert rest[0] == rest[1]
+        assume(not plant.reason_text_unfit(text))
+        first, second = (planted(plant, text, manipulation, seed) for manipulation in (0, 1))
+        unplanted_words = [outside(result.example.text, result.region) for result in (first, second)]
+        assert unplanted_words[0] == unplanted_words[1]
         assert len(words(first.example.text)) == len(words(second.example.text))
-        inside = [[one.example.text[a:b] for a, b in one.region] for one in (first, second)]
+        inside = [[result.example.text[a:b] for a, b in result.region] for result in (first, second)]
         assert len(inside[0]) == len(inside[1]) > 0
-        assert all(mine != theirs for mine, theirs in zip(*inside, strict=True))
+        assert all(first_text != second_text for first_text, second_text in zip(*inside, strict=True))
 
     @pytest.mark.parametrize("kind", TEXT_PLANTS)
     def test_spans_of_the_example_are_the_region(self, kind):
-        found = planted(kind(), REVIEW)
-        assert found.example.spans == found.region
-        assert found.example.label == "x"
-        assert set(found.changed) <= {*found.region, *found.distractors} or found.changed == found.region
+        result = planted(kind(), REVIEW)
+        assert result.example.spans == result.region
+        assert result.example.label == "x"
+        assert set(result.changed) <= {*result.region, *result.distractors} or result.changed == result.region
 
     @pytest.mark.parametrize("kind", TEXT_PLANTS)
     def test_what_it_cannot_be_planted_in_is_told(self, kind):
         with pytest.raises(DataError, match="cannot be planted in one: "):
             planted(kind(), " \t")
         with pytest.raises(OptionError, match="manipulations 0 to 1, not 2"):
-            planted(kind(), REVIEW, which=2)
+            planted(kind(), REVIEW, manipulation=2)
 
 
 class TestArticles:
@@ -81,20 +81,20 @@ class TestArticles:
         assert planted(find_plant("articles"), REVIEW, 0).example.text == (
             "A warm film about a sea. It has a good heart, and a end is a honest one."
         )
-        found = planted(find_plant("articles"), REVIEW, 1)
+        result = planted(find_plant("articles"), REVIEW, 1)
         assert (
-            found.example.text == "The warm film about the sea. It has the good heart, and the end is the honest one."
+            result.example.text == "The warm film about the sea. It has the good heart, and the end is the honest one."
         )
-        assert [found.example.text[a:b] for a, b in found.region] == ["The", "the", "the", "the", "the"]
-        assert [found.example.text[a:b] for a, b in found.changed] == ["The", "the", "the"]  # two were "the" already
+        assert [result.example.text[a:b] for a, b in result.region] == ["The", "the", "the", "the", "the"]
+        assert [result.example.text[a:b] for a, b in result.changed] == ["The", "the", "the"]  # two were "the" already
 
     @given(st.lists(st.sampled_from(["the", "a", "an", "bread", "is", "warm", ",", "."]), min_size=1, max_size=30))
     def test_white_space_words_one_by_one(self, tokens):
         """Literally: each token that is an article becomes the class's, each other one stays."""
         text = " ".join(tokens)
-        assume(any(one in ("a", "an", "the") for one in tokens))
-        wanted = ["the" if one in ("a", "an", "the") else one for one in tokens]
-        assert planted(find_plant("articles"), text, 1).example.text == " ".join(wanted)
+        assume(any(token in ("a", "an", "the") for token in tokens))
+        expected = ["the" if token in ("a", "an", "the") else token for token in tokens]
+        assert planted(find_plant("articles"), text, 1).example.text == " ".join(expected)
 
     @pytest.mark.parametrize(
         ("text", "count"),
@@ -107,54 +107,56 @@ class TestArticles:
         ],
     )
     def test_only_articles_that_stand_free_count(self, text, count):
-        assert len(articles_of(text)) == count
+        assert len(find_articles(text)) == count
 
     @pytest.mark.parametrize(("name", "first"), [("cn", True), ("nc", False)])
     def test_only_one_half_tells(self, name, first):
         """Figure 9: eight articles, half of the words each side."""
         text = "the cat a dog the cow an owl the cat a dog the cow an owl"
-        found = [planted(find_plant(name), text, 1, seed) for seed in range(40)]
-        halves = [one.example.text.split() for one in found]
-        told, idle = (slice(0, 8, 2), slice(8, 16, 2))[:: 1 if first else -1]
-        assert all(half[told] == ["the"] * 4 for half in halves)
-        assert {tuple(half[idle]) for half in halves} == {("a",) * 4, ("the",) * 4}  # all the same, by chance
-        for one in found:
-            assert len(one.region) == len(one.distractors) == 4
-            assert all((one.example.text[:a].count(" ") < 8) == first for a, _ in one.region)
+        results = [planted(find_plant(name), text, 1, seed) for seed in range(40)]
+        halves = [result.example.text.split() for result in results]
+        informative, distracting = (slice(0, 8, 2), slice(8, 16, 2))[:: 1 if first else -1]
+        assert all(half[informative] == ["the"] * 4 for half in halves)
+        assert {tuple(half[distracting]) for half in halves} == {("a",) * 4, ("the",) * 4}  # all the same, by chance
+        for result in results:
+            assert len(result.region) == len(result.distractors) == 4
+            assert all((result.example.text[:a].count(" ") < 8) == first for a, _ in result.region)
 
     def test_the_idle_half_does_not_depend_on_the_class(self):
         for seed in range(20):
-            first, second = (planted(find_plant("cn"), REVIEW, which, seed) for which in (0, 1))
+            first, second = (planted(find_plant("cn"), REVIEW, manipulation, seed) for manipulation in (0, 1))
             assert [first.example.text[a:b] for a, b in first.distractors] == [
                 second.example.text[a:b] for a, b in second.distractors
             ]
 
     def test_the_idle_article_is_as_often_one_as_the_other(self):
-        found = [planted(find_plant("nc"), REVIEW, 1, seed) for seed in range(400)]
-        the = sum(one.example.text[slice(*one.distractors[0])].lower() == "the" for one in found)
+        results = [planted(find_plant("nc"), REVIEW, 1, seed) for seed in range(400)]
+        the = sum(result.example.text[slice(*result.distractors[0])].lower() == "the" for result in results)
         assert abs(the - 200) < 5 * 10  # five deviations of sqrt(400 / 4)
 
     def test_a_half_without_articles_cannot_tell(self):
-        assert "first half" in find_plant("cn").fits(Example("one", "bread is warm and the sea is a mess"))
-        assert "second half" in find_plant("nc").fits(Example("one", "the sea is a mess and bread is warm"))
+        assert "first half" in find_plant("cn").reason_unfit(Example("one", "bread is warm and the sea is a mess"))
+        assert "second half" in find_plant("nc").reason_unfit(Example("one", "the sea is a mess and bread is warm"))
 
 
 class TestInsertions:
     def test_a_word_comes_in_at_any_gap(self):
-        places = {planted(find_plant("trigger"), "warm and small", 1, seed).example.text for seed in range(60)}
-        assert places == {
+        texts = {planted(find_plant("trigger"), "warm and small", 1, seed).example.text for seed in range(60)}
+        assert texts == {
             "foxglove warm and small",
             "warm foxglove and small",
             "warm and foxglove small",
             "warm and small foxglove",
         }
 
-    def test_place_and_copies(self):
-        assert planted(find_plant("trigger", {"place": "end"}), REVIEW).example.text.endswith("one. foxglove")
-        assert planted(find_plant("phrase", {"place": "start"}), REVIEW, 0).example.text.startswith("as it were A warm")
-        found = planted(find_plant("trigger", {"copies": 3}), REVIEW)
-        assert found.example.text.count("foxglove") == 3
-        assert len(found.region) == 3
+    def test_position_and_copies(self):
+        assert planted(find_plant("trigger", {"position": "end"}), REVIEW).example.text.endswith("one. foxglove")
+        assert planted(find_plant("phrase", {"position": "start"}), REVIEW, 0).example.text.startswith(
+            "as it were A warm"
+        )
+        result = planted(find_plant("trigger", {"copies": 3}), REVIEW)
+        assert result.example.text.count("foxglove") == 3
+        assert len(result.region) == 3
 
     def test_a_sentence_comes_between_sentences(self):
         texts = {planted(find_plant("sentence"), REVIEW, 1, seed).example.text for seed in range(40)}
@@ -169,12 +171,12 @@ class TestInsertions:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"inserted": ("one", "two words")}, "length of a text gives the class away"),
+            ({"inserted": ("one", "two words")}, "length of a text reveals the class"),
             ({"inserted": ("my word", "my term")}, "my is inserted for every class"),
             ({"inserted": ("word",)}, "two classes or more"),
             ({"inserted": ("word", " ")}, "two classes or more"),
-            ({"place": "middle"}, "one of random, start, end"),
-            ({"copies": 0}, "one copy or"),
+            ({"position": "middle"}, "one of random, start, end"),
+            ({"copies": 0}, "at least one; not 0"),
         ],
     )
     def test_what_gives_the_class_away_is_refused(self, options, message):
@@ -182,9 +184,9 @@ class TestInsertions:
             find_plant("trigger", options)
 
     def test_a_text_that_holds_the_trigger_already_is_left_out(self):
-        assert "stands in it already" in find_plant("trigger").fits(Example("one", "A Foxglove grows."))
-        assert "stands in it already" in find_plant("phrase").fits(Example("one", "It is, so to speak, done."))
-        assert not find_plant("phrase").fits(Example("one", "To speak so is new."))
+        assert "it already contains" in find_plant("trigger").reason_unfit(Example("one", "A Foxglove grows."))
+        assert "it already contains" in find_plant("phrase").reason_unfit(Example("one", "It is, so to speak, done."))
+        assert not find_plant("phrase").reason_unfit(Example("one", "To speak so is new."))
 
 
 class TestArtefacts:
@@ -197,11 +199,11 @@ class TestArtefacts:
             find_plant("casing", {"styles": ("upper", "upper")})
 
     def test_punctuation(self):
-        for text, wanted in (("Warm", "Warm!"), ("Warm. ", "Warm! "), ("Warm ...", "Warm !"), ("Warm?!", "Warm!")):
-            found = planted(find_plant("punctuation"), text)
-            assert found.example.text == wanted
-            assert [wanted[a:b] for a, b in found.region] == ["!"]
-        assert find_plant("punctuation").fits(Example("one", "He said “no”."))
+        for text, expected in (("Warm", "Warm!"), ("Warm. ", "Warm! "), ("Warm ...", "Warm !"), ("Warm?!", "Warm!")):
+            result = planted(find_plant("punctuation"), text)
+            assert result.example.text == expected
+            assert [expected[a:b] for a, b in result.region] == ["!"]
+        assert find_plant("punctuation").reason_unfit(Example("one", "He said “no”."))
         with pytest.raises(OptionError, match="two different marks"):
             find_plant("punctuation", {"marks": (".", ",")})
 
@@ -209,28 +211,28 @@ class TestArtefacts:
 class TestEdits:
     def test_overlapping_edits_are_an_error(self):
         with pytest.raises(DataError, match="overlaps another"):
-            edited("abc", [Edit(0, 2, "x"), Edit(1, 3, "y")])
+            apply_edits("abc", [Edit(0, 2, "x"), Edit(1, 3, "y")])
 
     @given(st.text(max_size=20), st.data())
     def test_what_stands_outside_is_the_same_text(self, text, data):
         cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=6)))
         pieces = list(zip(cuts[::2], cuts[1::2], strict=False))
-        made = edited(text, [Edit(a, b, "·new·") for a, b in pieces])
-        assert len(made.text) == len(text) + sum(5 - (b - a) for a, b in pieces)
+        edited = apply_edits(text, [Edit(a, b, "·new·") for a, b in pieces])
+        assert len(edited.text) == len(text) + sum(5 - (b - a) for a, b in pieces)
         kept = [
             text[a:b] for a, b in zip([0, *(b for _, b in pieces)], [*(a for a, _ in pieces), len(text)], strict=True)
         ]
-        assert made.text == "·new·".join(kept)
+        assert edited.text == "·new·".join(kept)
 
 
 def test_a_text_of_articles_alone_is_covered_entirely():
-    examples = [Example(str(one), "the a an", "xy"[one % 2]) for one in range(4)]
+    examples = [Example(str(index), "the a an", "xy"[index % 2]) for index in range(4)]
     with pytest.raises(DataError, match="covers 100% of the inputs"):
         modify(examples, find_plant("articles"))
 
 
 def test_pictures_are_no_texts(tmp_path):
-    with pytest.raises(DataError, match="it is a picture"):
+    with pytest.raises(DataError, match="it is an image"):
         find_plant("articles").apply(Example("one", picture=tmp_path), np.random.default_rng(0))
-    with pytest.raises(DataError, match="is a text; this plant changes pictures"):
+    with pytest.raises(DataError, match="is a text; this plant changes images"):
         find_plant("blur").apply(Example("one", "a text"), np.random.default_rng(0))

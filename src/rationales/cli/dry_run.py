@@ -1,4 +1,4 @@
-"""`rationales dry-run`: plant a known cause in the user's own data and see which methods find it."""
+"""`rationales dry-run`: plant a known cause in the user's data and see which methods find it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rationales.cli.shared import Device, Json, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
-NO_VERDICT = 1  # the exit code where no model learned its plant
+NO_VERDICT = 1  # exit code if no model learned its plant
 
 
 def add(app: typer.Typer) -> None:
-    """Enter the command."""
+    """Register the command."""
     app.command("dry-run")(dry_run)
 
 
@@ -27,14 +27,14 @@ def add(app: typer.Typer) -> None:
 def dry_run(
     data: Annotated[
         str | None,
-        typer.Argument(help="A folder of pictures, or a file of texts (CSV, TSV, JSON lines).", show_default=False),
+        typer.Argument(help="A folder of images, or a file of texts (CSV, TSV, JSON lines).", show_default=False),
     ] = None,
     plant: Annotated[
         list[str] | None,
         typer.Option(
             "--plant",
-            help="What is planted; several by commas, parameters behind colons. --list shows all.",
-            metavar="P[:NAME=VALUE]",
+            help="The plants, separated by commas, with parameters after colons. --list shows all.",
+            metavar="PLANT[:NAME=VALUE]",
             show_default="watermark; for texts trigger",
         ),
     ] = None,
@@ -45,7 +45,7 @@ def dry_run(
     network: Annotated[
         str | None,
         typer.Option(
-            help="What is trained: small-resnet, resnet34, small-vit; for texts transformer, bilstm.",
+            help="The network to train: small-resnet, resnet34, small-vit; for texts transformer, bilstm.",
             show_default="small-resnet; for texts transformer",
         ),
     ] = None,
@@ -53,38 +53,43 @@ def dry_run(
         str | None,
         typer.Option(
             "--model-factory",
-            help="Your own model: a function of the number of labels. It is run, so only if you trust it.",
+            help="Train your own model: a function from the number of labels to a module. The code is executed.",
             metavar="PACKAGE.MODULE:FUNCTION",
         ),
     ] = None,
     r: Annotated[
-        float | None, typer.Option("--r", help="How often a label stays.", show_default="as often as by chance")
+        float | None,
+        typer.Option("--r", help="Probability that a label is kept.", show_default="1 / number of classes"),
     ] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="Training stops above this in validation.", show_default="0.97")
+        float | None, typer.Option(help="Validation accuracy above which training stops.", show_default="0.97")
     ] = None,
-    inputs: Annotated[int, typer.Option(help="Planted test inputs explained with each method, at most.")] = 30,
-    limit: Annotated[int, typer.Option(help="Examples used at most, evenly spread over the data.")] = 2000,
-    size: Annotated[int, typer.Option(help="Pixels a side that pictures are cut to.")] = 112,
-    words: Annotated[int, typer.Option(help="Words after which texts are cut.")] = 100,
-    text_column: Annotated[str, typer.Option(help="The column that holds the texts.", show_default="text")] = "",
+    inputs: Annotated[int, typer.Option(help="Maximum number of planted test inputs explained with each method.")] = 30,
+    limit: Annotated[int, typer.Option(help="Maximum number of examples, evenly spread over the data.")] = 2000,
+    size: Annotated[int, typer.Option(help="Pixels per side to which images are resized and cropped.")] = 112,
+    words: Annotated[int, typer.Option(help="Maximum number of words per text; longer texts are cut.")] = 100,
+    text_column: Annotated[str, typer.Option(help="Column of the texts.", show_default="text")] = "",
     label_column: Annotated[
-        str, typer.Option(help="The column that holds the labels; there may be none.", show_default="label")
+        str, typer.Option(help="Column of the labels; labels are optional.", show_default="label")
     ] = "",
     training: Annotated[
         list[str] | None,
-        typer.Option("--train", help="How to train: epochs, rate, batch, least, decay, ...", metavar="NAME=VALUE"),
+        typer.Option(
+            "--train",
+            help="Training settings: epochs, learning_rate, batch_size, min_epochs, weight_decay, ...",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the report page, one HTML file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the report as a single HTML file.")] = None,
     as_json: Json = False,
     device: Device = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the plants and their parameters.")] = False,
 ) -> None:
-    """Plant a known cause in your own data, train a model that must use it, and see which methods find it.
+    """Plant a known cause in your data, train a model that must use it, and see which methods find it.
 
-    Labels are drawn anew, so that nothing but the plant predicts them. There is a verdict only for a model that is
-    shown to rely on the plant: found, distracted or missed, for each method.
+    Labels are drawn anew, so that only the plant predicts them. If a statistical test shows that the model relies on
+    the plant, each method gets a verdict: found, distracted or missed.
 
     [bold]Examples[/bold]
 
@@ -95,15 +100,15 @@ def dry_run(
       rationales dry-run photos/ --plant watermark:level=3,blur:std=8 --model-factory my_model:make --device cuda
     """
     if show_list:
-        _list()
+        _list_plants()
         return
     if data is None:
-        raise OptionError("no data given: name a folder of pictures or a file of texts; --list shows the plants")
+        raise OptionError("no data given: name a folder of images or a file of texts; --list shows the plants")
     if network is not None and model_factory is not None:
         raise OptionError("give --network or --model-factory, not both")
-    rows = method_rows(methods) if methods else None
-    planted = plant_rows(plant) if plant else None
-    recipe = options(training or [], "--train") | ({} if accuracy is None else {"until": accuracy})
+    requested_methods = method_rows(methods) if methods else None
+    requested_plants = parse_plants(plant) if plant else None
+    recipe = options(training or [], "--train") | ({} if accuracy is None else {"target_accuracy": accuracy})
     check_outputs(None, out)
     prepare_libraries()
     from rationales.report.progress import progress, waiting
@@ -113,10 +118,10 @@ def dry_run(
         from rationales.groundtruth.dryrun import load_factory
 
         factory = None if model_factory is None else load_factory(model_factory)
-    found = run(
+    result = run(
         data,
-        plants=planted,
-        methods=rows,
+        plants=requested_plants,
+        methods=requested_methods,
         network=factory or network,
         r=r,
         inputs=inputs,
@@ -128,54 +133,54 @@ def dry_run(
         training=recipe,
         seed=seed,
         device=device,
-        stage=progress,
+        progress_bar=progress,
     )
-    for note in found.notes:
+    for note in result.notes:
         typer.echo(f"note: {note}", err=True)
     if out is not None:
         from rationales.files import write_text
 
-        write_text(out, found.to_html())
+        write_text(out, result.to_html())
     if as_json:
-        typer.echo(found.to_json(), nl=False)
+        typer.echo(result.to_json(), nl=False)
     else:
         from rationales.report.dry_run import show
 
-        show(found)
+        show(result)
     if out is not None:
         typer.echo(f"wrote {out}", err=True)
-    if not found.judged:
+    if not result.judged:
         raise typer.Exit(NO_VERDICT)
 
 
-def plant_rows(given: Sequence[str]) -> list[dict[str, Any]]:
-    """Plants from 'watermark:level=3,blur:std=8'; commas and colons inside of brackets do not count."""
-    rows: list[dict[str, Any]] = []
-    for one in (part.strip() for several in given for part in _outside(",", several)):
-        if one:
-            name, *settings = _outside(":", one)
-            rows.append({"name": name.strip()} | options(settings, f"--plant {name}:"))
-    if not rows:
+def parse_plants(arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """Parse plants such as 'watermark:level=3,blur:std=8'; commas and colons in brackets do not separate."""
+    plants: list[dict[str, Any]] = []
+    for plant in (item.strip() for argument in arguments for item in _split_outside_brackets(",", argument)):
+        if plant:
+            name, *settings = _split_outside_brackets(":", plant)
+            plants.append({"name": name.strip()} | options(settings, f"--plant {name}:"))
+    if not plants:
         raise OptionError("no plant to try; give --plant with names from 'rationales dry-run --list'")
-    return rows
+    return plants
 
 
-def _outside(mark: str, text: str) -> list[str]:
-    return re.split(rf"{mark}(?![^\[]*\])", text)
+def _split_outside_brackets(separator: str, text: str) -> list[str]:
+    return re.split(rf"{separator}(?![^\[]*\])", text)
 
 
-def _list() -> None:
+def _list_plants() -> None:
     from dataclasses import fields
 
-    from rationales.groundtruth.registry import PLANTS
+    from rationales.groundtruth.plants.catalogue import PLANTS
 
-    for kind, title in (("image", "pictures"), ("text", "texts")):
+    for kind, title in (("image", "images"), ("text", "texts")):
         typer.echo(f"for {title}")
-        for name, one in PLANTS.items():
-            if one.kind == kind:
-                told = ", ".join(f"{field.name}={_written(field.default)}" for field in fields(one))
+        for name, plant in PLANTS.items():
+            if plant.kind == kind:
+                parameters = ", ".join(f"{field.name}={_written(field.default)}" for field in fields(plant))
                 level = "level=1 … 5, " if kind == "image" else ""
-                typer.echo(f"  {name:<12} {one.summary}\n  {'':<12} {level}{told}")
+                typer.echo(f"  {name:<12} {plant.summary}\n  {'':<12} {level}{parameters}")
 
 
 def _written(value: object) -> str:

@@ -54,8 +54,8 @@ def reproduce(
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
 
-    Rows are computed from cheap to expensive, and after each the remaining time is printed. Start an interrupted command
-    again to continue where it stopped.
+    Rows are computed from cheap to expensive, and after each the remaining time is printed. Start an interrupted
+    command again to continue where it stopped.
 
     [bold]Examples[/bold]
 

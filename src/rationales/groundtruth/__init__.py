@@ -1,40 +1,45 @@
-"""Data whose true cause is known, models that must use it, and whether methods find it.
+"""Data with a known cause, models that must use it, and whether methods find it.
 
-`Do Feature Attribution Methods Correctly Attribute Features?` (Zhou et al. 2022). What trains networks stands in
-`training`, `folds`, `networks` and `explainable`, and is imported from there.
+`Do Feature Attribution Methods Correctly Attribute Features?` (Zhou et al. 2022). Everything that trains networks is
+imported from `training`, `encoded_examples`, `networks` and `explainable`.
 """
 
-from rationales.groundtruth.image_plants import ImagePlant, PerClass
-from rationales.groundtruth.labels import Reassignment, keeping, random, reassign
-from rationales.groundtruth.modify import Modified, Split, modify, shortened, split
-from rationales.groundtruth.plant import Plant, Planted, generator
-from rationales.groundtruth.registry import PLANTS, find_plant
-from rationales.groundtruth.shots import Loaded, Shot, load_shots, shot
-from rationales.groundtruth.theory import Reliance, reliance, shapley, shapley_band
+from rationales.groundtruth.image_examples import ImageExample, LoadedImages, image_example, load_images
+from rationales.groundtruth.label_reassignment import (
+    Reassignment,
+    reassign,
+    reassignment_keeping,
+    uniform_reassignment,
+)
+from rationales.groundtruth.modified_data import DataSplit, ModifiedData, modify, split, truncate_texts
+from rationales.groundtruth.plants.catalogue import PLANTS, find_plant
+from rationales.groundtruth.plants.image_plants import ImagePlant, PerClass
+from rationales.groundtruth.plants.plant import Plant, PlantedExample, random_generator
+from rationales.groundtruth.theory import Reliance, reliance_test, shapley_bounds, shapley_values
 
 __all__ = [
     "PLANTS",
+    "DataSplit",
+    "ImageExample",
     "ImagePlant",
-    "Loaded",
-    "Modified",
+    "LoadedImages",
+    "ModifiedData",
     "PerClass",
     "Plant",
-    "Planted",
+    "PlantedExample",
     "Reassignment",
     "Reliance",
-    "Shot",
-    "Split",
     "find_plant",
-    "generator",
-    "keeping",
-    "load_shots",
+    "image_example",
+    "load_images",
     "modify",
-    "random",
+    "random_generator",
     "reassign",
-    "reliance",
-    "shapley",
-    "shapley_band",
-    "shortened",
-    "shot",
+    "reassignment_keeping",
+    "reliance_test",
+    "shapley_bounds",
+    "shapley_values",
     "split",
+    "truncate_texts",
+    "uniform_reassignment",
 ]

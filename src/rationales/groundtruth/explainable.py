@@ -1,4 +1,4 @@
-"""Trained networks as models that every method can explain, and what such a network says of itself."""
+"""Trained networks as models for every method, and the explanation that a network gives itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
-from rationales.groundtruth.folds import MEAN, STD, Fold
+from rationales.groundtruth.encoded_examples import MEAN, STD, EncodedExamples
 from rationales.methods import Attribution, Method
 from rationales.methods.method import Progress
 from rationales.models.batch import Batch
@@ -21,67 +21,67 @@ from rationales.models.pictures import Fit
 from rationales.models.text import TextModel, text_model
 
 
-def picture_model(
+def image_model(
     module: nn.Module, size: int, labels: Sequence[str], name: str = "", baselines: Sequence[str] | None = None
 ) -> ImageModel:
-    """A network that reads normalised pictures of size x size; planted pictures of that size are read as they are."""
+    """The model of a network that reads normalised images of size x size; images of that size are not resized."""
     return from_pixels(module, Fit("squash", size, size), MEAN, STD, labels, name or type(module).__name__, baselines)
 
 
 def word_model(module: nn.Module, tokenizer: Any, name: str = "", baseline: str | Tensor | None = None) -> TextModel:
-    """A network that reads words, with the tokenizer it was trained with."""
+    """The model of a network that reads words, with the tokenizer that it was trained with."""
     return text_model([module], tokenizer, name=name or type(module).__name__, baseline=baseline)
 
 
 @dataclass(frozen=True)
 class Inherent(Method):
-    """What the network itself says it looked at: attention weights, or the words it selected.
+    """The explanation that the network gives itself: its attention weights, or the words that it selects.
 
-    For networks with a part called `telling` whose output is (rows, tokens). The target plays no part.
+    For networks with a submodule `explanation` whose output is (rows, tokens). The scores do not depend on the target.
     """
 
     name: ClassVar[str] = "inherent"
-    summary: ClassVar[str] = "what the model says of itself: attention weights or selected words"
+    summary: ClassVar[str] = "the model's own explanation: attention weights or selected words"
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        found = batch.zeros()
+        scores = batch.zeros()
 
-        def work() -> None:
+        def compute() -> None:
             for block in batch.blocks():
-                seen: list[Tensor] = []
-                with torch.no_grad(), outputs(_telling(batch.modules[block.view]), seen.append):
+                recorded: list[Tensor] = []
+                with torch.no_grad(), outputs(_explanation(batch.modules[block.view]), recorded.append):
                     batch.forward(block.piece(1), batch.ones()[block.row], None)
-                found[block.row] = batch.to_units(seen[-1].to(found)[..., None], "sum", block.row)
+                scores[block.row] = batch.to_units(recorded[-1].to(scores)[..., None], "sum", block.row)
 
-        batch.fit(work)
+        batch.fit(compute)
         if progress is not None:
             progress(1.0)
-        return Attribution(found)
+        return Attribution(scores)
 
 
-def selected_share(module: nn.Module, fold: Fold, batch: int = 256) -> float:
+def selection_rate(module: nn.Module, examples: EncodedExamples, batch_size: int = 256) -> float:
     """The share of all words that a rationale model selects, %Sel."""
-    chosen, count = 0, 0
-    seen: list[Tensor] = []
-    with torch.no_grad(), outputs(_telling(module), seen.append):
-        for index in fold.batches(batch, torch.arange(len(fold))):
-            fold.logits(module, index)
-            chosen += int((seen.pop() > 0).sum())
-            count += int(fold.arguments(index)[1]["attention_mask"].sum())
-    return chosen / count
+    n_selected, n_words = 0, 0
+    recorded: list[Tensor] = []
+    with torch.no_grad(), outputs(_explanation(module), recorded.append):
+        for index in examples.batches(batch_size, torch.arange(len(examples))):
+            examples.logits(module, index)
+            n_selected += int((recorded.pop() > 0).sum())
+            n_words += int(examples.model_arguments(index)[1]["attention_mask"].sum())
+    return n_selected / n_words
 
 
-def near_rate(rate: float, tolerance: float = 0.02) -> Callable[[nn.Module, Fold], bool]:
-    """A further condition for `train`: the model selects about this share of the words."""
+def near_rate(rate: float, tolerance: float = 0.02) -> Callable[[nn.Module, EncodedExamples], bool]:
+    """A stop condition for `train`: the selection rate of the model is within `tolerance` of `rate`."""
 
-    def settled(module: nn.Module, fold: Fold) -> bool:
-        return abs(selected_share(module, fold) - rate) <= tolerance
+    def is_near(module: nn.Module, examples: EncodedExamples) -> bool:
+        return abs(selection_rate(module, examples) - rate) <= tolerance
 
-    return settled
+    return is_near
 
 
-def _telling(module: nn.Module) -> nn.Module:
-    part = getattr(module, "telling", None)
-    if not isinstance(part, nn.Module):
-        raise ModelError(f"{type(module).__name__} says nothing of itself: it has no part called telling")
-    return part
+def _explanation(module: nn.Module) -> nn.Module:
+    submodule = getattr(module, "explanation", None)
+    if not isinstance(submodule, nn.Module):
+        raise ModelError(f"{type(module).__name__} does not explain itself: it has no submodule called explanation")
+    return submodule

@@ -1,4 +1,4 @@
-"""Train a classifier from scratch until it has learned the plant, or say that it has not."""
+"""Training of a classifier from scratch until it has learned the plant, or with the reason why it has not."""
 
 from __future__ import annotations
 
@@ -13,128 +13,141 @@ import torch
 from torch import nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.groundtruth.folds import Fold
-from rationales.groundtruth.theory import Reliance, reliance
+from rationales.groundtruth.encoded_examples import EncodedExamples
+from rationales.groundtruth.theory import Reliance, reliance_test
 from rationales.options import whole
 
-ACCURACY = 0.97  # training stops beyond this on the validation part
+TARGET_ACCURACY = 0.97  # training stops above this validation accuracy
 
-Factory = Callable[[], nn.Module]
-Further = Callable[[nn.Module, Fold], bool]  # a further condition for stopping, asked with the validation part
+ModuleFactory = Callable[[], nn.Module]
+StopCondition = Callable[[nn.Module, EncodedExamples], bool]  # called with the validation examples
 
 
 @dataclass(frozen=True)
-class Folds:
-    """Three parts of planted data: to train on, to stop by, to report on."""
+class EncodedSplits:
+    """Planted data for training, validation and test."""
 
-    train: Fold
-    val: Fold
-    test: Fold
+    train: EncodedExamples
+    val: EncodedExamples
+    test: EncodedExamples
+
+    def to(self, device: torch.device) -> EncodedSplits:
+        """A copy on another device."""
+        return EncodedSplits(self.train.to(device), self.val.to(device), self.test.to(device))
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: Adam, as the paper does."""
+    """Settings of a training with AdamW; the paper uses Adam."""
 
-    epochs: int = 60  # at most
-    least: int = 1  # epochs before training may stop
-    until: float = ACCURACY
-    rate: float = 1e-3
-    warm: int = 0  # steps in which the rate rises to its value
-    batch: int = 128
-    decay: float = 0.0  # of weights
-    clip: float = 5.0  # the largest norm of a gradient
+    epochs: int = 60  # maximum
+    min_epochs: int = 1  # training does not stop earlier
+    target_accuracy: float = TARGET_ACCURACY
+    learning_rate: float = 1e-3
+    warmup_steps: int = 0  # steps in which the learning rate rises linearly to its value
+    batch_size: int = 128
+    weight_decay: float = 0.0
+    max_grad_norm: float = 5.0  # gradients are clipped to this norm
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.least, self.batch) < 1 or self.warm < 0 or min(self.rate, self.clip) <= 0:
-            raise OptionError(f"epochs, batch, rate and clip are greater than 0; not {self}")
-        if not 0 < self.until <= 1:
-            raise OptionError(f"training stops at an accuracy between 0 and 1, not {self.until}")
+        if (
+            min(self.epochs, self.min_epochs, self.batch_size) < 1
+            or self.warmup_steps < 0
+            or min(self.learning_rate, self.max_grad_norm) <= 0
+        ):
+            raise OptionError(f"epochs, batch_size, learning_rate and max_grad_norm must be positive; not {self}")
+        if not 0 < self.target_accuracy <= 1:
+            raise OptionError(f"training stops at an accuracy between 0 and 1, not {self.target_accuracy}")
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """How far training is."""
+    """Loss and accuracy after one epoch of training."""
 
     number: int  # from 1
     loss: float
-    accuracy: float  # on the validation part
-    seconds: float  # since the beginning
+    accuracy: float  # on the validation examples
+    seconds: float  # since the start of training
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """A model, how it got there, and whether it may be used to judge methods."""
+class TrainedModel:
+    """A trained model with its history and its test accuracy."""
 
     module: nn.Module  # in evaluation mode
-    reached: bool
+    reached_target: bool
     history: tuple[Epoch, ...]
-    correct: int  # of the test part
-    tested: int
-    why: str = ""  # where the accuracy was not reached
+    n_correct: int  # test examples predicted correctly
+    n_tested: int
+    failure: str = ""  # why the target accuracy was not reached; empty if it was
 
     @property
     def accuracy(self) -> float:
-        """On the test part."""
-        return self.correct / self.tested
+        """Accuracy on the test examples."""
+        return self.n_correct / self.n_tested
 
-    def relies(self, bound: float) -> Reliance:
-        """The binomial test that the model uses the plant; see `theory.reliance`."""
-        return reliance(self.correct, self.tested, bound)
+    def reliance(self, bound: float) -> Reliance:
+        """The binomial test that the model uses the plant; see `theory.reliance_test`."""
+        return reliance_test(self.n_correct, self.n_tested, bound)
 
 
 def train(
-    factory: Factory,
-    data: Folds,
+    factory: ModuleFactory,
+    data: EncodedSplits,
     recipe: Recipe | None = None,
     *,
     seed: int = 0,
     device: str | torch.device | None = None,
-    also: Further | None = None,
-    renew: Callable[[int], Fold] | None = None,
+    stop_condition: StopCondition | None = None,
+    epoch_data: Callable[[int], EncodedExamples] | None = None,
     progress: Callable[[float], None] | None = None,
-    each: Callable[[Epoch, nn.Module], None] | None = None,
-    half: bool = False,
-) -> Trained:
-    """Make a model and train it until its validation accuracy is above `recipe.until`.
+    on_epoch: Callable[[Epoch, nn.Module], None] | None = None,
+    half_precision: bool = False,
+) -> TrainedModel:
+    """Build a model and train it until its validation accuracy exceeds `recipe.target_accuracy`.
 
-    `also`: a further condition, such as a selection rate. `renew`: gives the training part of each epoch, numbered from
-    0, instead of the same one every time (see `Modified.again`): few examples then go a long way. `progress` is told
-    the share of all epochs; `each` is called after every epoch, with the model in evaluation mode: the place for
-    measurements along the training. `half`: steps in bfloat16 where an NVIDIA card has it, pictures with their colours
-    last; weights stay as precise as they are, and accuracies are measured in full. The same seed gives the same model
-    on the same device; the global random state is left as it was. A model that never gets there comes back as it was at
-    its best epoch, with `reached` False and why.
+    Args:
+        stop_condition: must also hold before training stops, for example a selection rate.
+        epoch_data: returns the training examples of an epoch, numbered from 0, in place of `data.train` (see
+            `ModifiedData.redraw`); prevents memorisation when there are few examples.
+        progress: called with the share of epochs that are done.
+        on_epoch: called after every epoch with the model in evaluation mode.
+        half_precision: run training steps in bfloat16 and images in channels-last layout on NVIDIA GPUs that support
+            it; weights stay in float32, and accuracies are measured in float32.
+
+    The same seed gives the same model on the same device; the global random state is restored. A model that does not
+    reach the target is returned as it was after its best epoch, with `reached_target` False and the reason in
+    `failure`.
     """
-    how = recipe or Recipe()
-    home = torch.device(device) if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    parts = Folds(*(part.to(home) for part in (data.train, data.val, data.test)))
+    recipe = recipe or Recipe()
+    device = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
+    data = data.to(device)
     started = time.perf_counter()
-    with seeded(seed, home):
-        module = factory().to(home)
-        half = half and home.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    with seeded(seed, device):
+        module = factory().to(device)
+        half = half_precision and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         if half:
-            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch knows no layout alone
-        optimizer = torch.optim.AdamW(module.parameters(), lr=how.rate, weight_decay=how.decay)
-        warming = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / (how.warm + 1)))
-        order = torch.Generator().manual_seed(whole("the seed", seed))
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # stubs lack this overload
+        training = _Training(module, recipe, seed, half)
         history: list[Epoch] = []
         best: tuple[float, dict[str, torch.Tensor]] | None = None
         reached = False
-        for number in range(1, how.epochs + 1):
-            fold = parts.train if renew is None else renew(number - 1).to(home)
-            loss = _epoch(module, fold, how, optimizer, warming, order, number - 1, half)
+        for number in range(1, recipe.epochs + 1):
+            examples = data.train if epoch_data is None else epoch_data(number - 1).to(device)
+            loss = training.run_epoch(examples, number - 1)
             if not math.isfinite(loss):
-                raise ModelError(f"training diverged in epoch {number}: the loss is {loss}; lower the rate")
+                raise ModelError(f"training diverged in epoch {number}: the loss is {loss}; lower the learning rate")
             module.eval()
-            accuracy = correct(module, parts.val, how.batch) / len(parts.val)
+            accuracy = count_correct(module, data.val, recipe.batch_size) / len(data.val)
             history.append(Epoch(number, loss, accuracy, time.perf_counter() - started))
-            if each is not None:
-                each(history[-1], module)
+            if on_epoch is not None:
+                on_epoch(history[-1], module)
             if progress is not None:
-                progress(number / how.epochs)
-            good = accuracy > how.until and (also is None or also(module, parts.val))
-            reached = good and number >= how.least
+                progress(number / recipe.epochs)
+            accurate = accuracy > recipe.target_accuracy and (
+                stop_condition is None or stop_condition(module, data.val)
+            )
+            reached = accurate and number >= recipe.min_epochs
             if reached:
                 break
             if best is None or accuracy >= best[0]:
@@ -144,68 +157,74 @@ def train(
     if half:
         module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     module.eval()
-    hits = correct(module, parts.test, how.batch)
+    n_correct = count_correct(module, data.test, recipe.batch_size)
     if reached and progress is not None:
         progress(1.0)
-    why = "" if reached else _why(history, how, also is not None)
-    return Trained(module, reached, tuple(history), hits, len(parts.test), why)
+    failure = "" if reached else _failure(history, recipe, stop_condition is not None)
+    return TrainedModel(module, reached, tuple(history), n_correct, len(data.test), failure)
 
 
-def correct(module: nn.Module, fold: Fold, batch: int = 128) -> int:
-    """How many examples the model answers right."""
-    hits = torch.zeros((), dtype=torch.long, device=fold.labels.device)
+def count_correct(module: nn.Module, examples: EncodedExamples, batch_size: int = 128) -> int:
+    """The number of examples that the model predicts correctly."""
+    n_correct = torch.zeros((), dtype=torch.long, device=examples.labels.device)
     with torch.no_grad():
-        for index in fold.batches(batch, torch.arange(len(fold))):
-            hits += (fold.logits(module, index).argmax(-1) == fold.labels[index]).sum()
-    return int(hits)
+        for index in examples.batches(batch_size, torch.arange(len(examples))):
+            n_correct += (examples.logits(module, index).argmax(-1) == examples.labels[index]).sum()
+    return int(n_correct)
 
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Inside the block, random numbers begin at the seed; afterwards they go on as if nothing had been."""
+    """Seed torch's random state inside the block, and restore the previous state afterwards."""
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(whole("the seed", seed))
         yield
 
 
-def _epoch(
-    module: nn.Module,
-    fold: Fold,
-    how: Recipe,
-    optimizer: torch.optim.Optimizer,
-    warming: torch.optim.lr_scheduler.LRScheduler,
-    order: torch.Generator,
-    before: int,
-    half: bool,
-) -> float:
-    """Go through the training part once; the mean loss."""
-    module.train()
-    total = torch.zeros((), device=fold.labels.device)
-    steps = 0
-    count = -(-len(fold) // how.batch)
-    for index in fold.batches(how.batch, torch.randperm(len(fold), generator=order)):
-        if len(index) == 1 and len(fold) > 1:
-            continue  # batch normalisation needs two
-        with torch.autocast(fold.labels.device.type, torch.bfloat16, enabled=half):
-            loss = fold.loss(module, index, (before + steps / count) / how.epochs)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        nn.utils.clip_grad_norm_(module.parameters(), how.clip)
-        optimizer.step()
-        warming.step()
-        total += loss.detach()
-        steps += 1
-    return float(total / max(steps, 1))
+class _Training:
+    """The optimizer, the learning-rate schedule and the order of examples of one training."""
+
+    def __init__(self, module: nn.Module, recipe: Recipe, seed: int, half: bool) -> None:
+        self.module, self.recipe, self.half = module, recipe, half
+        self.optimizer = torch.optim.AdamW(
+            module.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda step: min(1.0, (step + 1) / (recipe.warmup_steps + 1))
+        )
+        self.shuffle = torch.Generator().manual_seed(whole("the seed", seed))
+
+    def run_epoch(self, examples: EncodedExamples, epochs_done: int) -> float:
+        """Train on all examples once; returns the mean loss."""
+        self.module.train()
+        device, batch_size = examples.labels.device, self.recipe.batch_size
+        total_loss = torch.zeros((), device=device)
+        steps = 0
+        n_batches = -(-len(examples) // batch_size)
+        for index in examples.batches(batch_size, torch.randperm(len(examples), generator=self.shuffle)):
+            if len(index) == 1 and len(examples) > 1:
+                continue  # batch normalisation needs at least two examples
+            with torch.autocast(device.type, torch.bfloat16, enabled=self.half):
+                progress = (epochs_done + steps / n_batches) / self.recipe.epochs
+                loss = examples.loss(self.module, index, progress)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.max_grad_norm)
+            self.optimizer.step()
+            self.schedule.step()
+            total_loss += loss.detach()
+            steps += 1
+        return float(total_loss / max(steps, 1))
 
 
-def _why(history: list[Epoch], how: Recipe, also: bool) -> str:
-    best = max(history, key=lambda one: one.accuracy)
-    told = f"the best validation accuracy in {len(history)} epochs was {best.accuracy:.1%}"
-    if best.accuracy > how.until:
-        further = " together with its further condition" if also else f" in {how.least} epochs or more"
-        return f"{told}, above the {how.until:.0%} wanted, but not{further} at the end of training"
+def _failure(history: list[Epoch], recipe: Recipe, has_condition: bool) -> str:
+    best = max(history, key=lambda epoch: epoch.accuracy)
+    summary = f"the best validation accuracy in {len(history)} epochs was {best.accuracy:.1%}"
+    if best.accuracy > recipe.target_accuracy:
+        missed = "together with its further condition" if has_condition else f"after {recipe.min_epochs} epochs or more"
+        return f"{summary}, above the target of {recipe.target_accuracy:.0%}, but not {missed}"
     return (
-        f"{told}, not above the {how.until:.0%} that shows a model to have learned the plant; train longer, on more "
-        "examples, or make the plant more visible"
+        f"{summary}, not above the {recipe.target_accuracy:.0%} that shows a model to have learned the plant; train "
+        "longer, on more examples, or make the plant more visible"
     )

@@ -1,6 +1,6 @@
-"""A dry run as a page of its own, and as tables in the terminal.
+"""The results of a dry run as a self-contained page, and as tables in the terminal.
 
-Nothing is fetched from anywhere, no script runs, and names, texts, labels and messages all go through `escape`.
+The page loads nothing and runs no script; names, texts, labels and messages all go through `escape`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rationales.groundtruth.dryrun.result import DryRun, Explained, Outcome, Row
-from rationales.groundtruth.dryrun.verdict import HALF
-from rationales.groundtruth.dryrun.words import (
-    HEADS,
-    RULE,
+from rationales.groundtruth.dryrun.results import DryRun, ExplainedInput, MethodResult, PlantResult
+from rationales.groundtruth.dryrun.text_report import (
+    COLUMNS,
+    LEGEND,
     cells,
-    choices,
-    columns,
+    details,
+    has_distractors,
     headline,
     numeral,
     remarks,
-    rests_on,
+    settings_of,
+    visible_columns,
 )
+from rationales.groundtruth.dryrun.verdict import FOUND_GAIN
 from rationales.rationale import Grid
 from rationales.report.head import asset, footer, head
 from rationales.report.marked import LEVELS, escape, right_to_left, unit_class
@@ -36,30 +37,30 @@ from rationales.report.scale import scale_of
 from rationales.report.terminal import safe
 from rationales.report.words import count
 
-CASES = 2  # best ones shown of each method, and as many of the worst
+SHOWN_INPUTS = 2  # best inputs shown for each method, and as many of the worst
 LEAD = (
-    "Labels were drawn anew so that the data say little about them or nothing, and a plant was put in that says all. A "
-    "model that is right afterwards must use the plant. Does a method say so?"
+    "Labels were drawn anew so that the original data predict them poorly or not at all, and a plant was put in that "
+    "predicts them fully. A model that is accurate afterwards must use the plant. Which methods show it?"
 )
-SHOWN = 0.99  # quantile of the scores' sizes from which on colours are strongest
-STYLES = {"found": "bold green", "distracted": "yellow", "missed": "red"}
+PEAK_QUANTILE = 0.99  # quantile of the absolute scores that gets the strongest colour
+VERDICT_STYLES = {"found": "bold green", "distracted": "yellow", "missed": "red"}
 
 
 def page(run: DryRun) -> str:
-    """The whole run: for each plant the table, what it rests on, and the best and worst cases of each method."""
+    """The page: for each plant the table, its settings, and the best and worst inputs of each method."""
     style = asset("article.css") + asset("page.css") + asset("dry_run.css")
-    what = count(run.examples, "picture" if run.kind == "image" else "text")
+    size = count(run.examples, "image" if run.kind == "image" else "text")
     notes = "".join(f"<li>{escape(note)}</li>" for note in run.notes)
     return "\n".join(
         (
             head(f"Dry run: {run.data}", style),
             '<body class="rationales dry">',
             "<main>",
-            f'<header class="lead"><p class="kicker">{escape(run.data)} · {what}</p>',
-            "<h1>Which methods find a cause that is known?</h1>",
+            f'<header class="lead"><p class="kicker">{escape(run.data)} · {size}</p>',
+            "<h1>Which methods find a known cause?</h1>",
             f"<p>{LEAD}</p></header>",
             f'<aside class="notes" aria-label="Notes"><ul>{notes}</ul></aside>' if notes else "",
-            *(_article(run, one) for one in run.outcomes),
+            *(_plant_article(run, plant) for plant in run.plants),
             "</main>",
             footer(),
             "</body>",
@@ -70,161 +71,168 @@ def page(run: DryRun) -> str:
 
 
 def show(run: DryRun, console: Console | None = None) -> None:
-    """Print the run: drawn on a terminal, as Markdown into a pipe or a file."""
+    """Print the results: as tables on a terminal, as Markdown into a pipe or a file."""
     console = console or Console()
     if not console.is_terminal:
         console.file.write(run.to_markdown())
         console.file.flush()
         return
-    for one in run.outcomes:
-        console.print(Text(safe(headline(one)), style="bold"))
-        if one.rows:
-            console.print(_drawn(one))
-            console.print(Text(f"{RULE}.", style="dim"))
-        for line in rests_on(run, one):
+    for plant in run.plants:
+        console.print(Text(safe(headline(plant)), style="bold"))
+        if plant.methods:
+            console.print(_terminal_table(plant))
+            console.print(Text(f"{LEGEND}.", style="dim"))
+        for line in details(run, plant):
             console.print(Text(f"{safe(line)}.", style="dim"))
         console.print()
 
 
-def _drawn(one: Outcome) -> Table:
-    made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    shown = columns(one)
-    for number in shown:
-        made.add_column(HEADS[number], justify="left" if number < 2 else "right", overflow="fold")
-    for row in one.rows:
-        told = [Text(safe(cell.replace(" [", "\n["))) for cell in cells(row)]
-        told[1].stylize(STYLES.get(row.verdict.name, "") if row.verdict is not None else "")
-        made.add_row(*(told[number] for number in shown))
-    return made
+def _terminal_table(plant: PlantResult) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    columns = visible_columns(plant)
+    for column in columns:
+        table.add_column(COLUMNS[column], justify="left" if column < 2 else "right", overflow="fold")
+    for method in plant.methods:
+        texts = [Text(safe(cell.replace(" [", "\n["))) for cell in cells(method)]
+        texts[1].stylize(VERDICT_STYLES.get(method.verdict.name, "") if method.verdict is not None else "")
+        table.add_row(*(texts[column] for column in columns))
+    return table
 
 
-def _article(run: DryRun, one: Outcome) -> str:
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in choices(run, one).items())
-    said = "".join(f"<li>{escape(line)}</li>" for line in remarks(one))
+def _plant_article(run: DryRun, plant: PlantResult) -> str:
+    settings = settings_of(run, plant).items()
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in settings)
+    notes = "".join(f"<li>{escape(line)}</li>" for line in remarks(plant))
+    reason = plant.no_verdict
     return "\n".join(
         (
-            f'<article><header><p class="kicker">Plant</p><h2>{escape(one.plant.name)}</h2>',
-            f"<p>{escape(one.plant.summary[:1].upper() + one.plant.summary[1:])}.</p></header>",
-            f'<p class="refused">No verdict. {escape(one.why[:1].upper() + one.why[1:])}.</p>' if one.why else "",
-            _table(one) if one.rows else "",
+            f'<article><header><p class="kicker">Plant</p><h2>{escape(plant.plant.name)}</h2>',
+            f"<p>{escape(plant.plant.summary[:1].upper() + plant.plant.summary[1:])}.</p></header>",
+            f'<p class="refused">No verdict. {escape(reason[:1].upper() + reason[1:])}.</p>' if reason else "",
+            _html_table(plant) if plant.methods else "",
             f'<dl class="choices">{facts}</dl>',
-            f'<aside class="notes" aria-label="Notes"><ul>{said}</ul></aside>' if said else "",
-            *(_cases(row) for row in one.rows if row.explained and row.title != "random"),
+            f'<aside class="notes" aria-label="Notes"><ul>{notes}</ul></aside>' if notes else "",
+            *(_method_section(method) for method in plant.methods if method.explained and method.title != "random"),
             "</article>",
         )
     )
 
 
-def _table(one: Outcome) -> str:
-    some = any(row.distractors.attribution.n for row in one.rows)
-    heads = ["Method", "Verdict", "Attr% on the plant", "", "Of the way", "Top unit"]
-    heads += ["On distractors"] if some else []
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    body = "".join(f"<tr>{''.join(_line(row, some))}</tr>" for row in one.rows)
+def _html_table(plant: PlantResult) -> str:
+    with_distractors = has_distractors(plant)
+    titles = ["Method", "Verdict", "Attr% on the plant", "", "Gain", "Top unit"]
+    titles += ["On distractors"] if with_distractors else []
+    header = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    body = "".join(f"<tr>{''.join(_html_row(method, with_distractors))}</tr>" for method in plant.methods)
     return (
-        f'<table class="verdicts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        '<p class="caption">In a bar: the 95 % interval of Attr% with its mean; the thin line is chance, the dashed '
-        f"one half of the way from there to a perfect scorer. {escape(RULE)}.</p>"
+        f'<table class="verdicts"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
+        '<p class="caption">Bars: the 95 % interval of Attr% with its mean; the thin line is chance, the dashed line '
+        f"is the Attr% from which the plant counts as found. {escape(LEGEND)}.</p>"
     )
 
 
-def _line(row: Row, some: bool) -> Iterator[str]:
-    title, name, share, _, gain, top, distractors, *_ = cells(row)
-    yield f'<th scope="row">{escape(title)}</th><td>{_badge(row, name)}</td>'
+def _html_row(method: MethodResult, with_distractors: bool) -> Iterator[str]:
+    title, verdict, share, _, gain, top_unit, distractors, *_ = cells(method)
+    yield f'<th scope="row">{escape(title)}</th><td>{_badge(method, verdict)}</td>'
     yield f"<td>{_stacked(share)}</td>"
-    yield f'<td class="bar">{_bar(row)}</td><td>{_stacked(gain)}</td><td>{escape(top)}</td>'
-    if some:
+    yield f'<td class="bar">{_bar(method)}</td><td>{_stacked(gain)}</td><td>{escape(top_unit)}</td>'
+    if with_distractors:
         yield f"<td>{_stacked(distractors)}</td>"
 
 
 def _stacked(cell: str) -> str:
-    """The mean, and its interval smaller below it."""
-    mean, _, rest = cell.partition(" [")
-    return f"{escape(mean)}<small>{escape(rest.rstrip(']').replace(' ', ' – '))}</small>" if rest else escape(mean)
+    """A mean with its interval in small type below."""
+    mean, _, interval = cell.partition(" [")
+    if not interval:
+        return escape(mean)
+    return f"{escape(mean)}<small>{escape(interval.rstrip(']').replace(' ', ' – '))}</small>"
 
 
-def _badge(row: Row, name: str) -> str:
-    kind = row.verdict.name if row.verdict is not None else "none"
-    return f'<span class="verdict {kind}">{escape(name)}</span>'
+def _badge(method: MethodResult, text: str) -> str:
+    return f'<span class="verdict {_verdict_class(method)}">{escape(text)}</span>'
 
 
-def _bar(row: Row) -> str:
-    """Attr% from 0 to 1 with its interval, chance and the half of the way."""
-    own, chance = row.region.attribution, row.region.area.mean
-    if math.isnan(own.mean):
+def _verdict_class(method: MethodResult) -> str:
+    return method.verdict.name if method.verdict is not None else "none"
+
+
+def _bar(method: MethodResult) -> str:
+    """A bar from 0 to 1 with the interval of Attr%, chance, and the Attr% from which a plant counts as found."""
+    attribution, chance = method.region.attribution, method.region.area.mean
+    if math.isnan(attribution.mean):
         return ""
-    low, high = (own.mean, own.mean) if math.isnan(own.low) else (own.low, own.high)
-    kind = row.verdict.name if row.verdict is not None else "none"
-    half = chance + HALF * (1 - chance)
-    wide = max(100 * (high - low), 0.8)
+    low, high = attribution.low, attribution.high
+    if math.isnan(low):
+        low = high = attribution.mean
+    threshold = chance + FOUND_GAIN * (1 - chance)
+    width = max(100 * (high - low), 0.8)
     return (
         '<svg viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="track" y="6" width="100" height="4"/>'
-        f'<rect class="{kind}" x="{100 * low:.2f}" y="4" width="{wide:.2f}" height="8"/>'
-        f'<rect class="mean" x="{100 * own.mean - 0.4:.2f}" y="2" width="0.8" height="12"/>'
+        f'<rect class="{_verdict_class(method)}" x="{100 * low:.2f}" y="4" width="{width:.2f}" height="8"/>'
+        f'<rect class="mean" x="{100 * attribution.mean - 0.4:.2f}" y="2" width="0.8" height="12"/>'
         f'<line x1="{100 * chance:.2f}" x2="{100 * chance:.2f}" y1="0" y2="16"/>'
-        f'<line class="half" x1="{100 * half:.2f}" x2="{100 * half:.2f}" y1="0" y2="16"/></svg>'
+        f'<line class="half" x1="{100 * threshold:.2f}" x2="{100 * threshold:.2f}" y1="0" y2="16"/></svg>'
     )
 
 
-def _cases(row: Row) -> str:
+def _method_section(method: MethodResult) -> str:
     """The best and the worst inputs of one method."""
-    ranked = row.ranked()
-    best = ranked[:CASES]
-    worst = [one for one in ranked[::-1][:CASES] if one not in best]
+    ranked = method.ranked()
+    best = ranked[:SHOWN_INPUTS]
+    worst = [explained for explained in ranked[::-1][:SHOWN_INPUTS] if explained not in best]
     groups = "".join(
-        f'<div class="cases"><p class="part">{name}</p>{"".join(map(_case, some))}</div>'
-        for name, some in (("Best", best), ("Worst", worst))
-        if some
+        f'<div class="cases"><p class="part">{name}</p>{"".join(map(_figure, inputs))}</div>'
+        for name, inputs in (("Best", best), ("Worst", worst))
+        if inputs
     )
-    return f'<section class="method"><h3>{escape(row.title)} {_badge(row, cells(row)[1])}</h3>{groups}</section>'
+    badge = _badge(method, cells(method)[1])
+    return f'<section class="method"><h3>{escape(method.title)} {badge}</h3>{groups}</section>'
 
 
-def _case(one: Explained) -> str:
-    told = escape(f"{one.planted.example.name} · Attr% {numeral(one.share)}, of the way {numeral(one.gain)}")
-    if isinstance(one.rationale.units, Grid):
+def _figure(explained: ExplainedInput) -> str:
+    name, rationale = explained.planted.example.name, explained.rationale
+    caption = escape(f"{name} · Attr% {numeral(explained.share)}, gain {numeral(explained.gain)}")
+    if isinstance(rationale.units, Grid):
+        captions = ("The image with the plant's region outlined", "Scores")
         images = "".join(
             f'<img alt="{escape(alt)}" src="{data_uri(pixels)}">'
-            for pixels, alt in zip(
-                _drawn_case(one), ("The picture, the plant's region outlined", "Scores"), strict=True
-            )
+            for pixels, alt in zip(_outlined_images(explained), captions, strict=True)
         )
-        return f'<figure><div class="pair">{images}</div><figcaption>{told}</figcaption></figure>'
-    direction = "rtl" if right_to_left(one.rationale.text) else "ltr"
-    words = "".join(_words(one))
+        return f'<figure><div class="pair">{images}</div><figcaption>{caption}</figcaption></figure>'
+    direction = "rtl" if right_to_left(rationale.text) else "ltr"
     return (
-        f'<figure><div class="text" dir="{direction}" lang="">{words}</div>'
-        f"<figcaption>{told} · {escape(one.rationale.target)}</figcaption></figure>"
+        f'<figure><div class="text" dir="{direction}" lang="">{"".join(_coloured_words(explained))}</div>'
+        f"<figcaption>{caption} · {escape(rationale.target)}</figcaption></figure>"
     )
 
 
-def _drawn_case(one: Explained) -> Sequence[np.ndarray]:
-    """(h, w, 3), twice: the planted picture and its scores, both with the true region outlined."""
-    drawn = canvas(one.rationale)
-    if not drawn.scale.keeps:  # a few very strong pixels would leave all others without a colour
-        peak = float(np.quantile(np.abs(drawn.scores), SHOWN)) or drawn.scale.peak
-        drawn = replace(drawn, scale=replace(drawn.scale, peak=peak))
-    region = np.asarray(one.planted.region, dtype=bool)
-    rows, across = (
-        np.arange(shown) * side // shown for shown, side in zip(drawn.chosen.shape, region.shape, strict=True)
+def _outlined_images(explained: ExplainedInput) -> Sequence[np.ndarray]:
+    """(h, w, 3), twice: the planted image and its scores, both with the true region outlined."""
+    drawing = canvas(explained.rationale)
+    if not drawing.scale.keeps:  # a few very high scores would leave all other pixels without a colour
+        peak = float(np.quantile(np.abs(drawing.scores), PEAK_QUANTILE)) or drawing.scale.peak
+        drawing = replace(drawing, scale=replace(drawing.scale, peak=peak))
+    region = np.asarray(explained.planted.region, dtype=bool)
+    rows, columns = (
+        np.arange(length) * side // length for length, side in zip(drawing.chosen.shape, region.shape, strict=True)
     )
-    inside, outside = edges(region[np.ix_(rows, across)])
-    made = []
-    for panel in (drawn.original.copy(), drawn.heat()):
+    inside, outside = edges(region[np.ix_(rows, columns)])
+    panels = [drawing.original.copy(), drawing.heat()]
+    for panel in panels:
         panel[outside], panel[inside] = 0, 255
-        made.append(panel)
-    return made
+    return panels
 
 
-def _words(one: Explained) -> Iterator[str]:
-    """The text, character for character: words coloured by their scores, the plant's outlined."""
-    text, units, position = one.rationale.text, one.rationale.words, 0
-    scale = scale_of(one.rationale)
-    levels = np.rint(scale.strength(one.rationale.scores) * LEVELS).astype(int).tolist()
-    for number, (unit, level) in enumerate(zip(units, levels, strict=True)):
+def _coloured_words(explained: ExplainedInput) -> Iterator[str]:
+    """The text with words coloured by their scores; those of the plant and the distractors are outlined."""
+    rationale, case, position = explained.rationale, explained.case, 0
+    text, scale = rationale.text, scale_of(rationale)
+    levels = np.rint(scale.strength(rationale.scores) * LEVELS).astype(int).tolist()
+    for index, (unit, level) in enumerate(zip(rationale.words, levels, strict=True)):
         start = max(unit.start, position)
-        flag = "plant" if one.case.region[number] else "decoy" if one.case.distractors[number] else ""
-        title = escape(scale.number(float(one.rationale.scores[number])))
+        flag = "plant" if case.region[index] else "decoy" if case.distractors[index] else ""
+        title = escape(scale.number(float(rationale.scores[index])))
         yield f'{escape(text[position:start])}<span{unit_class(level, flag)} title="{title}">'
         position = max(unit.end, start)
         yield f"{escape(text[start:position])}</span>"

@@ -107,8 +107,8 @@ class _Work:
 
     def tell(self, line: str) -> None:
         """Pass a line on to whoever listens."""
-        if self.request.tell is not None:
-            self.request.tell(line)
+        if self.request.log is not None:
+            self.request.log(line)
 
     def add(self, spec: RowSpec, begin: float, share: float) -> str:
         """Make one row, write what there is, and say in a line what came out."""

@@ -1,21 +1,21 @@
-"""A dry run: does a method find a cause that is known to be there, in data and a model like yours?"""
+"""A dry run: which methods find a known cause, in the user's data and in a network like the user's?"""
 
-from rationales.groundtruth.dryrun.plan import METHODS, PLANT
-from rationales.groundtruth.dryrun.result import DryRun, Explained, Outcome, Row
-from rationales.groundtruth.dryrun.run import dry_run
-from rationales.groundtruth.dryrun.subject import NETWORKS, load_factory
-from rationales.groundtruth.dryrun.verdict import VERDICTS, Verdict, judge
+from rationales.groundtruth.dryrun.execution import dry_run
+from rationales.groundtruth.dryrun.network_under_test import NETWORKS, load_factory
+from rationales.groundtruth.dryrun.results import DryRun, ExplainedInput, MethodResult, PlantResult
+from rationales.groundtruth.dryrun.settings import DEFAULT_METHODS, DEFAULT_PLANT
+from rationales.groundtruth.dryrun.verdict import VERDICTS, MethodVerdict, judge
 
 __all__ = [
-    "METHODS",
+    "DEFAULT_METHODS",
+    "DEFAULT_PLANT",
     "NETWORKS",
-    "PLANT",
     "VERDICTS",
     "DryRun",
-    "Explained",
-    "Outcome",
-    "Row",
-    "Verdict",
+    "ExplainedInput",
+    "MethodResult",
+    "MethodVerdict",
+    "PlantResult",
     "dry_run",
     "judge",
     "load_factory",

@@ -1,7 +1,7 @@
-"""What a method is told after a dry run: found, distracted or missed.
+"""The verdict on a method after a dry run: found, distracted or missed.
 
-Judged by its gain, for each input (Attr% - area) / (1 - area): 0 is what random scores reach, 1 a perfect scorer.
-Inputs of any length and plants of any size can then be judged by one rule.
+It depends on the gain of each input, (Attr% - area) / (1 - area): 0 for random scores, 1 for perfect scores. The gain
+makes inputs of any length and plants of any size comparable.
 """
 
 from __future__ import annotations
@@ -14,51 +14,52 @@ import numpy as np
 
 from rationales.evaluation.statistics import Estimate, estimate
 from rationales.groundtruth.metrics import Case, attribution_share
-from rationales.groundtruth.regions import Mask, area
+from rationales.groundtruth.plants.regions import Mask, area
 
 FOUND, DISTRACTED, MISSED = "found", "distracted", "missed"
 VERDICTS = (FOUND, DISTRACTED, MISSED)
-HALF = 0.5  # of the way from chance to a perfect scorer: from here on a plant is found
-LEAST = 0.05  # of the way: what is less is chance for all purposes, however narrow its interval
-FEWEST = 5  # inputs below which there is no verdict
+FOUND_GAIN = 0.5  # mean gain from which a plant counts as found
+CHANCE_GAIN = 0.05  # mean gain below which a result counts as chance, however narrow its interval
+MIN_INPUTS = 5  # there is no verdict with fewer inputs
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One of `VERDICTS`, and what it rests on."""
+class MethodVerdict:
+    """One of `VERDICTS` with the estimates it is based on."""
 
     name: str
     gain: Estimate  # on the plant
-    distraction: Estimate  # the same on what only looks like the plant; without a value where there is no such thing
-    sure: bool  # whether the whole interval says the same
+    distraction: Estimate  # gain on the distractors; without a value where there are none
+    certain: bool  # whether both ends of the interval give the same verdict
 
 
-def judge(cases: Sequence[Case], seed: int = 0) -> Verdict | None:
-    """The verdict on one method's scores; None with fewer than `FEWEST` inputs.
+def judge(cases: Sequence[Case], seed: int = 0) -> MethodVerdict | None:
+    """The verdict on the scores of one method; None with fewer than `MIN_INPUTS` inputs.
 
     `missed`: the gain is not above chance (the lower end of its 95 % interval is not above 0, or its mean is below
-    `LEAST`). `found`: it is, and its mean is `HALF` or more. `distracted`: it is above chance but less than that, so
-    that most of the attribution lies elsewhere; or what only looks like the plant is above chance itself.
+    `CHANCE_GAIN`). `found`: it is above chance, and its mean is at least `FOUND_GAIN`. `distracted`: it is above chance
+    but lower, so that most of the attribution lies elsewhere; or the gain on the distractors is above chance.
     """
-    gain = estimate(np.array([gain_on(one.scores, one.region) for one in cases]), seed=seed)
-    distraction = estimate(np.array([gain_on(one.scores, one.distractors) for one in cases]), seed=seed)
-    if gain.n < FEWEST:
+    gain = estimate(np.array([attribution_gain(case.scores, case.region) for case in cases]), seed=seed)
+    distraction = estimate(np.array([attribution_gain(case.scores, case.distractors) for case in cases]), seed=seed)
+    if gain.n < MIN_INPUTS:
         return None
-    if _above(distraction):
-        return Verdict(DISTRACTED, gain, distraction, sure=distraction.low >= LEAST)
-    name = _name(gain.mean) if _above(gain) else MISSED
-    return Verdict(name, gain, distraction, sure=_name(gain.low) == _name(gain.high) == name)
+    if _above_chance(distraction):
+        return MethodVerdict(DISTRACTED, gain, distraction, certain=distraction.low >= CHANCE_GAIN)
+    name = _verdict_name(gain.mean) if _above_chance(gain) else MISSED
+    certain = _verdict_name(gain.low) == _verdict_name(gain.high) == name
+    return MethodVerdict(name, gain, distraction, certain=certain)
 
 
-def gain_on(scores: np.ndarray, region: Mask) -> float:
-    """(Attr% - area) / (1 - area) of one input; NaN where there is no region or nothing beside it."""
+def attribution_gain(scores: np.ndarray, region: Mask) -> float:
+    """(Attr% - area) / (1 - area) of one input; NaN if the region is empty or covers all units."""
     share = area(region)
     return (attribution_share(scores, region) - share) / (1 - share) if 0 < share < 1 else math.nan
 
 
-def _above(gain: Estimate) -> bool:
-    return gain.n >= FEWEST and gain.low > 0 and gain.mean >= LEAST
+def _above_chance(gain: Estimate) -> bool:
+    return gain.n >= MIN_INPUTS and gain.low > 0 and gain.mean >= CHANCE_GAIN
 
 
-def _name(gain: float) -> str:
-    return FOUND if gain >= HALF else DISTRACTED if gain >= LEAST else MISSED
+def _verdict_name(gain: float) -> str:
+    return FOUND if gain >= FOUND_GAIN else DISTRACTED if gain >= CHANCE_GAIN else MISSED

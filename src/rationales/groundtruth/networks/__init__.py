@@ -1,1 +1,1 @@
-"""Classifiers trained from scratch on planted data: pictures, texts, and models that select their own rationale."""
+"""Classifiers for images and texts, trained from scratch on planted data, and models that select a rationale."""

@@ -1,9 +1,9 @@
-"""Models that select words first and decide by these alone, trained end to end.
+"""Rationale models: they select words and classify a text by these words alone, trained end to end.
 
-`Rationalizing Neural Predictions` (Lei, Barzilay and Jaakkola 2016) draws 0 or 1 for each word and learns by REINFORCE;
-`Interpretable Neural Predictions with Differentiable Binary Variables` (Bastings, Aziz and Titov 2019) draws HardKuma
-variables and learns by their gradients. Both are held to a selection rate by the penalty of Zhou et al. 2022, section
-7: lambda |selected words / words - rate| over a mini-batch, and without a penalty for discontinuity.
+`Rationalizing Neural Predictions` (Lei, Barzilay and Jaakkola 2016) draws 0 or 1 for each word and is trained with
+REINFORCE; `Interpretable Neural Predictions with Differentiable Binary Variables` (Bastings, Aziz and Titov 2019) draws
+HardKuma variables and is trained with their gradients. Both are held to a selection rate by the penalty of Zhou et al.
+2022, section 7: lambda |selected words / words - rate| over a mini-batch, without a penalty for discontinuity.
 """
 
 from __future__ import annotations
@@ -16,117 +16,125 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rationales.errors import OptionError
-from rationales.groundtruth.networks.hardkuma import HardKuma, from_raw
-from rationales.groundtruth.networks.recurrent import BothWays
-from rationales.groundtruth.networks.vocabulary import PADDING, configuration
+from rationales.groundtruth.networks.hardkuma import HardKuma, hardkuma_from_raw
+from rationales.groundtruth.networks.recurrent import BidirectionalLSTM
+from rationales.groundtruth.networks.vocabulary import PADDING_ID, TextConfiguration
 
-LEARNING = ("reinforce", "hardkuma")
+ESTIMATORS = ("reinforce", "hardkuma")
 
 
 @dataclass(frozen=True)
-class Selecting:
-    """How the selection of words is learned."""
+class SelectionSettings:
+    """How the selection of words is trained."""
 
-    learning: str = "hardkuma"  # or reinforce
-    rate: float = 0.1  # of the words, %Sel
-    strength: float = 2.0  # of the penalty, lambda
-    easing: float = 0.4  # share of the training in which the wanted rate falls from 1 to `rate`
+    estimator: str = "hardkuma"  # or reinforce
+    rate: float = 0.1  # target share of selected words, %Sel
+    penalty: float = 2.0  # weight of the rate penalty, lambda
+    annealing: float = 0.4  # share of the training in which the target rate falls from 1 to `rate`
     samples: int = 4  # selections drawn for each text; REINFORCE compares them with each other
-    decided: float = 0.3  # weight of the mean entropy of REINFORCE's probabilities, once the rate has fallen
+    entropy_weight: float = 0.3  # of the mean entropy of REINFORCE's probabilities, after the annealing
 
     def __post_init__(self) -> None:
-        if self.learning not in LEARNING:
-            raise OptionError(f"selections are learned by {' or '.join(LEARNING)}, not {self.learning!r}")
-        if not 0 < self.rate <= 1 or not 0 <= self.easing <= 1 or self.strength < 0:
+        if self.estimator not in ESTIMATORS:
+            raise OptionError(f"selections are trained with {' or '.join(ESTIMATORS)}, not {self.estimator!r}")
+        if not 0 < self.rate <= 1 or not 0 <= self.annealing <= 1 or self.penalty < 0:
             raise OptionError(
-                f"the rate lies in (0, 1], the easing in [0, 1], the strength is not negative; not {self}"
+                f"the rate lies in (0, 1], the annealing in [0, 1], and the penalty is not negative; not {self}"
             )
-        if self.samples < (2 if self.learning == "reinforce" else 1):
+        if self.samples < (2 if self.estimator == "reinforce" else 1):
             raise OptionError("reinforce compares at least two samples of each text")
 
-    def wanted(self, done: float) -> float:
-        """The rate asked for when this share of the training is done."""
-        eased = min(1.0, done / self.easing) if self.easing else 1.0
-        return 1 + eased * (self.rate - 1)
+    def target_rate(self, training_progress: float) -> float:
+        """The target selection rate after this share of the training."""
+        annealed = min(1.0, training_progress / self.annealing) if self.annealing else 1.0
+        return 1 + annealed * (self.rate - 1)
 
 
 class RationaleModel(nn.Module):
-    """A selector and a classifier on the same word embeddings; `telling` gives out the selection, (S, T) in [0, 1]."""
+    """A selector and a classifier on shared word embeddings; `explanation` outputs the selection, (S, T) in [0, 1]."""
 
     def __init__(
         self,
-        vocabulary: int,
+        vocabulary_size: int,
         labels: Sequence[str],
-        selecting: Selecting | None = None,
+        settings: SelectionSettings | None = None,
         width: int = 200,
         hidden: int = 200,
     ) -> None:
         super().__init__()
-        self.selecting = selecting or Selecting()
-        self.embeddings = nn.Embedding(vocabulary, width, padding_idx=PADDING)
-        self.selector = BothWays(width, hidden)
-        self.choice = nn.Linear(2 * hidden, 1 if self.selecting.learning == "reinforce" else 2)
-        self.telling = nn.Identity()
-        self.reader = BothWays(width, hidden)
+        self.settings = settings or SelectionSettings()
+        self.embeddings = nn.Embedding(vocabulary_size, width, padding_idx=PADDING_ID)
+        self.selector = BidirectionalLSTM(width, hidden)
+        self.selection_head = nn.Linear(2 * hidden, 1 if self.settings.estimator == "reinforce" else 2)
+        self.explanation = nn.Identity()
+        self.encoder = BidirectionalLSTM(width, hidden)
         self.classifier = nn.Linear(2 * hidden, len(labels))
-        self.config = configuration(labels, width, num_hidden_layers=4, intermediate_size=8 * hidden)
+        self.config = TextConfiguration(
+            dict(enumerate(labels)), width, num_hidden_layers=4, intermediate_size=8 * hidden
+        )
 
     def get_input_embeddings(self) -> nn.Module:
-        """Where words become numbers."""
+        """The word embeddings."""
         return self.embeddings
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """(S, T) -> (S, classes), by the likeliest selection."""
-        words = self.embeddings(input_ids)
-        raw = self.choice(self.selector(words, attention_mask))
-        if self.selecting.learning == "reinforce":
-            chosen = (raw[..., 0] > 0).to(words.dtype)
+        """(S, T) -> (S, classes), with the most likely selection."""
+        embeddings = self.embeddings(input_ids)
+        raw = self.selection_head(self.selector(embeddings, attention_mask))
+        if self.settings.estimator == "reinforce":
+            selection = (raw[..., 0] > 0).to(embeddings.dtype)
         else:
-            chosen = from_raw(raw).likeliest()
-        return self._decide(words, attention_mask, self.telling(chosen * attention_mask))
+            selection = hardkuma_from_raw(raw).likeliest()
+        return self._classify(embeddings, attention_mask, self.explanation(selection * attention_mask))
 
-    def loss(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, done: float) -> Tensor:
-        """What training makes small; `done` is the share of the training behind."""
-        words = self.embeddings(input_ids)
-        raw = self.choice(self.selector(words, attention_mask))
-        learn = self._reinforce if self.selecting.learning == "reinforce" else self._relaxed
-        cost, kept = learn(words, raw, attention_mask, labels)
-        rate = (kept * attention_mask).sum() / attention_mask.sum()
-        cost = cost + self.selecting.strength * (rate - self.selecting.wanted(done)).abs()
-        if self.selecting.learning == "reinforce" and done >= self.selecting.easing:
-            # The same middling probability for every word has the wanted rate, too, and selects nothing in the end.
-            entropy = functional.binary_cross_entropy_with_logits(raw[..., 0], kept, reduction="none")
-            cost = cost + self.selecting.decided * (entropy * attention_mask).sum() / attention_mask.sum()
-        return cost
+    def loss(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, training_progress: float) -> Tensor:
+        """The training loss; `training_progress` is the share of the training that is done."""
+        embeddings = self.embeddings(input_ids)
+        raw = self.selection_head(self.selector(embeddings, attention_mask))
+        estimate = self._reinforce_loss if self.settings.estimator == "reinforce" else self._hardkuma_loss
+        loss, probabilities = estimate(embeddings, raw, attention_mask, labels)
+        rate = (probabilities * attention_mask).sum() / attention_mask.sum()
+        loss = loss + self.settings.penalty * (rate - self.settings.target_rate(training_progress)).abs()
+        if self.settings.estimator == "reinforce" and training_progress >= self.settings.annealing:
+            # Equal probabilities for all words can also have the target rate, but select nothing at test time.
+            entropy = functional.binary_cross_entropy_with_logits(raw[..., 0], probabilities, reduction="none")
+            loss = loss + self.settings.entropy_weight * (entropy * attention_mask).sum() / attention_mask.sum()
+        return loss
 
-    def _decide(self, words: Tensor, attention: Tensor, chosen: Tensor) -> Tensor:
-        """Logits by the selected words: the others are zeros to the reader, and their states are not counted."""
-        states = self.reader(words * chosen[..., None], attention)
-        pooled = (states * chosen[..., None]).sum(1) / chosen.sum(1, keepdim=True).clamp(min=1)
-        found: Tensor = self.classifier(pooled)
-        return found
+    def _classify(self, embeddings: Tensor, attention_mask: Tensor, selection: Tensor) -> Tensor:
+        """Logits from the selected words: the others are zero vectors, and their states are not pooled."""
+        states = self.encoder(embeddings * selection[..., None], attention_mask)
+        pooled = (states * selection[..., None]).sum(1) / selection.sum(1, keepdim=True).clamp(min=1)
+        logits: Tensor = self.classifier(pooled)
+        return logits
 
-    def _relaxed(self, words: Tensor, raw: Tensor, attention: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of one draw, and every word's probability to be selected (Bastings et al., section 3.2)."""
-        variable: HardKuma = from_raw(raw)
-        chosen = variable.sample(torch.rand_like(variable.a)) * attention
-        cost = functional.cross_entropy(self._decide(words, attention, chosen), labels)
-        return cost, 1 - variable.zero()
+    def _hardkuma_loss(
+        self, embeddings: Tensor, raw: Tensor, attention_mask: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of one sample, and the probability of each word to be selected (Bastings et al., section 3.2)."""
+        variable: HardKuma = hardkuma_from_raw(raw)
+        selection = variable.sample(torch.rand_like(variable.a)) * attention_mask
+        loss = functional.cross_entropy(self._classify(embeddings, attention_mask, selection), labels)
+        return loss, 1 - variable.probability_zero()
 
-    def _reinforce(self, words: Tensor, raw: Tensor, attention: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of several draws, with the selector's REINFORCE term (Lei et al., Eq. 7), and the probabilities.
+    def _reinforce_loss(
+        self, embeddings: Tensor, raw: Tensor, attention_mask: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of several samples with the REINFORCE term of the selector (Lei et al., Eq. 7), and probabilities.
 
-        A draw is judged against the mean of the text's other draws, which takes nothing from the expectation and much
-        from the variance. The penalty is on the expected rate, whose gradient is known and need not be sampled.
+        The baseline of a sample is the mean loss of the other samples of the same text: it reduces the variance and
+        does not change the expectation. The penalty is on the expected rate, whose gradient needs no sampling.
         """
-        draws, rows = self.selecting.samples, len(words)
-        chance = torch.sigmoid(raw[..., 0])
-        chosen = torch.bernoulli(chance.detach().expand(draws, -1, -1)) * attention  # (draws, S, T)
-        logits = self._decide(words.repeat(draws, 1, 1), attention.repeat(draws, 1), chosen.flatten(0, 1))
-        cost = functional.cross_entropy(logits, labels.repeat(draws), reduction="none").view(draws, rows)
-        others = (cost.sum(0) - cost) / (draws - 1)
-        surprise = functional.binary_cross_entropy_with_logits(
-            raw[..., 0].expand_as(chosen), chosen, reduction="none"
-        )  # -log p of each word's draw
-        logs = -(surprise * attention).sum(-1)
-        return cost.mean() + ((cost - others).detach() * logs).mean(), chance
+        samples, rows = self.settings.samples, len(embeddings)
+        probabilities = torch.sigmoid(raw[..., 0])
+        selection = torch.bernoulli(probabilities.detach().expand(samples, -1, -1)) * attention_mask  # (samples, S, T)
+        logits = self._classify(
+            embeddings.repeat(samples, 1, 1), attention_mask.repeat(samples, 1), selection.flatten(0, 1)
+        )
+        losses = functional.cross_entropy(logits, labels.repeat(samples), reduction="none").view(samples, rows)
+        baseline = (losses.sum(0) - losses) / (samples - 1)
+        negative_log_p = functional.binary_cross_entropy_with_logits(
+            raw[..., 0].expand_as(selection), selection, reduction="none"
+        )
+        log_p = -(negative_log_p * attention_mask).sum(-1)
+        return losses.mean() + ((losses - baseline).detach() * log_p).mean(), probabilities

@@ -1,22 +1,22 @@
-"""Words as tokens: a tokenizer made from training texts, and what a text model must say of itself to be explained."""
+"""A word-level tokenizer built from training texts, and the configuration of a text network."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rationales.errors import DataError
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
-PADDING = 0  # the number of PAD
-_WORDS = r"\w+(?:['’]\w+)*|[^\w\s]"  # a word with its apostrophes, or a single mark
+PADDING_ID = 0  # token id of PAD
+_WORD_PATTERN = r"\w+(?:['’]\w+)*|[^\w\s]"  # a word with its apostrophes, or a single punctuation mark
 
 
 @dataclass
-class Configuration:
-    """The fields that `rationales.load` reads of a text classifier's config."""
+class TextConfiguration:
+    """The fields of a text classifier's `config` that `rationales.load` reads."""
 
     id2label: dict[int, str]
     hidden_size: int
@@ -24,7 +24,7 @@ class Configuration:
     num_attention_heads: int = 1
     intermediate_size: int = 0
     max_position_embeddings: int | None = None
-    pad_token_id: int = PADDING
+    pad_token_id: int = PADDING_ID
     problem_type: str | None = None
     num_labels: int = field(init=False)
 
@@ -32,27 +32,24 @@ class Configuration:
         self.num_labels = len(self.id2label)
 
 
-def configuration(labels: Sequence[str], width: int, **more: Any) -> Configuration:
-    """The configuration of a model with these classes."""
-    return Configuration(dict(enumerate(labels)), width, **more)
+def word_tokenizer(texts: Iterable[str], max_words: int = 20_000, min_count: int = 1, max_length: int = 2048) -> Any:
+    """Build a Hugging Face tokenizer whose tokens are the cased words and punctuation marks of the texts.
 
-
-def word_tokenizer(texts: Iterable[str], most: int = 20_000, least: int = 1, limit: int = 2048) -> Any:
-    """A Hugging Face tokenizer whose tokens are words and marks, as written.
-
-    The `most` frequent words that occur `least` times or more have a token each, all others share one; `limit` is how
-    many tokens a text may have. The same texts in any order give the same tokenizer.
+    The vocabulary holds the `max_words` most frequent words that occur at least `min_count` times; all others are
+    unknown words. `max_length` is the maximum number of tokens of a text. The result does not depend on the order of
+    the texts.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    cut = pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True)
-    counted = Counter(word for text in texts for word, _ in cut.pre_tokenize_str(text))
-    if not counted:
-        raise DataError("there is no word in the texts that a vocabulary should be made of")
-    ranked = sorted((word for word, count in counted.items() if count >= least), key=lambda one: (-counted[one], one))
-    vocabulary = {word: number for number, word in enumerate([PAD, UNKNOWN, *ranked[:most]])}
+    splitter = pre_tokenizers.Split(Regex(_WORD_PATTERN), behavior="removed", invert=True)
+    counts = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(text))
+    if not counts:
+        raise DataError("there is no word in the texts to build a vocabulary from")
+    frequent = [word for word, count in counts.items() if count >= min_count]
+    ranked = sorted(frequent, key=lambda word: (-counts[word], word))
+    vocabulary = {word: index for index, word in enumerate([PAD, UNKNOWN, *ranked[:max_words]])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, UNKNOWN))
-    tokenizer.pre_tokenizer = cut
-    made: Any = PreTrainedTokenizerFast  # comes without types
-    return made(tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, model_max_length=limit)
+    tokenizer.pre_tokenizer = splitter
+    untyped: Any = PreTrainedTokenizerFast
+    return untyped(tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, model_max_length=max_length)

@@ -46,7 +46,7 @@ from rationales.experiments.ground_truth.row_choices import Dimension
 from rationales.experiments.ground_truth.runs.picture_run import distinct_kinds
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
 from rationales.experiments.ground_truth.runs.run_spec import RunSpec
-from rationales.groundtruth.theory import shapley_band
+from rationales.groundtruth.theory import shapley_bounds
 
 SHAP, WATERMARK, GRADIENT = fig5.SHAP, fig5.WATERMARK, "gradient"
 R_VALUES = tuple(f"r-{r:g}" for r in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
@@ -71,7 +71,7 @@ def lines(runs: ExperimentRuns) -> list[TrendLine]:
 
 def shapley_minimum(run: RunRecord) -> float:
     """The smallest Attr% that is consistent with Shapley values (Eq. 3)."""
-    return float(shapley_band(run.accuracy_bound, run.last_attempt.accuracy)[0])
+    return float(shapley_bounds(run.accuracy_bound, run.last_attempt.accuracy)[0])
 
 
 def share_in_range(runs: Sequence[RunRecord], method: str, side: str) -> float:
@@ -190,7 +190,7 @@ def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
 
     def shade_range(axes: Any) -> None:
         r = np.linspace(0.5, 1, 11)
-        axes.fill_between(r, shapley_band(r)[0], 1, color=plots.GREEN, alpha=0.12, linewidth=0)
+        axes.fill_between(r, shapley_bounds(r)[0], 1, color=plots.GREEN, alpha=0.12, linewidth=0)
 
     return draw_lines(
         runs,

@@ -17,12 +17,12 @@ from torch import Tensor
 from rationales.data import read
 from rationales.data.example import Example
 from rationales.errors import DataError
-from rationales.groundtruth import Shot, generator, keeping, load_shots
-from rationales.groundtruth.folds import PictureFold
-from rationales.groundtruth.image_plants import ImagePlant
-from rationales.groundtruth.regions import area
-from rationales.groundtruth.registry import PLANTS
-from rationales.groundtruth.shots import pixels_of
+from rationales.groundtruth import ImageExample, load_images, random_generator, reassignment_keeping
+from rationales.groundtruth.encoded_examples import EncodedImages
+from rationales.groundtruth.image_examples import read_pixels
+from rationales.groundtruth.plants.catalogue import PLANTS
+from rationales.groundtruth.plants.image_plants import ImagePlant
+from rationales.groundtruth.plants.regions import area
 from rationales.models.pictures import read as read_picture
 
 DATA = "birds-112"
@@ -44,20 +44,20 @@ _SPLITS = ("train", "val", "test")
 class BirdPictures:
     """Pictures of two species."""
 
-    train: tuple[Shot, ...]
-    val: tuple[Shot, ...]
-    test: tuple[Shot, ...]
+    train: tuple[ImageExample, ...]
+    val: tuple[ImageExample, ...]
+    test: tuple[ImageExample, ...]
     kinds: tuple[str, str]
 
     @property
     def size(self) -> int:
         """Side in pixels."""
-        return len(pixels_of(self.test[0]))
+        return len(read_pixels(self.test[0]))
 
 
 def choose_kinds(seed: int, distinct: bool) -> tuple[str, str]:
     """Two species that are easily confused; `distinct`: one species of each of two such pairs."""
-    rng = generator(seed, "pair", "")
+    rng = random_generator(seed, "pair", "")
     first_pair, second_pair = (SIMILAR_KINDS[number] for number in rng.permutation(len(SIMILAR_KINDS))[:2])
     if not distinct:
         return first_pair
@@ -72,7 +72,7 @@ def read_kinds(folder: Path | None, kinds: tuple[str, str]) -> BirdPictures:
 
 
 @functools.cache
-def _read_shots(folder: Path | None, split: str, kind: str) -> tuple[Shot, ...]:
+def _read_shots(folder: Path | None, split: str, kind: str) -> tuple[ImageExample, ...]:
     examples = _examples_by_kind(folder, split).get(kind)
     if not examples:
         raise DataError(f"{DATA} has no pictures of {kind} in its {split} split; is the data set complete?")
@@ -81,7 +81,7 @@ def _read_shots(folder: Path | None, split: str, kind: str) -> tuple[Shot, ...]:
     count = -(-len(examples) // THREADS)
     chunks = [examples[begin : begin + count] for begin in range(0, len(examples), count)]
     with ThreadPoolExecutor(THREADS) as threads:  # decoding releases the interpreter lock
-        loaded = list(threads.map(lambda chunk: load_shots(chunk, size).shots, chunks))
+        loaded = list(threads.map(lambda chunk: load_images(chunk, size).examples, chunks))
     return tuple(shot for shots in loaded for shot in shots)
 
 
@@ -98,16 +98,16 @@ def draw_plant(name: str, level: int, seed: int, size: int) -> ImagePlant:
 
     The paper blurs with a standard deviation of 2 pixels in 224, one pixel in 112; here the blur has a random level.
     """
-    rng = generator(seed, "place", name)
+    rng = random_generator(seed, "place", name)
     plant_class = PLANTS[name]
     if not issubclass(plant_class, ImagePlant):
         raise DataError(f"{name} is not a plant for pictures")
     while True:
-        plant = plant_class.drawn(rng)
+        plant = plant_class.sample(rng)
         if name == "blur":
-            plant = plant.at(int(rng.integers(1, len(plant_class.levels) + 1)))
+            plant = plant.at_level(int(rng.integers(1, len(plant_class.levels) + 1)))
         if MIN_AREA <= area(plant.region(size, size)) <= MAX_AREA:
-            return plant.at(level) if level else plant
+            return plant.at_level(level) if level else plant
 
 
 @dataclass(eq=False)
@@ -118,7 +118,7 @@ class RelabelledPictures:
     its position. No label can be memorised, and few pictures suffice.
     """
 
-    shots: Sequence[Shot]
+    shots: Sequence[ImageExample]
     plant: ImagePlant
     labels: tuple[str, ...]  # the original labels, which are the new ones as well
     r: float
@@ -131,30 +131,30 @@ class RelabelledPictures:
         threads = ThreadPoolExecutor(min(self.versions, os.cpu_count() or 1))
         self._futures = {number: threads.submit(self._make_version, number) for number in range(self.versions)}
         threads.shutdown(wait=False)
-        matrix = keeping(self.labels, self.r).array
+        matrix = reassignment_keeping(self.labels, self.r).array
         rows = [self.labels.index(str(shot.label)) for shot in self.shots]
         self._plant_probability = torch.tensor([matrix[row, 1] for row in rows])
 
-    def epoch(self, number: int) -> PictureFold:
+    def epoch(self, number: int) -> EncodedImages:
         """The training data of an epoch."""
         plain, planted = self._futures[number % self.versions].result()
         random = torch.Generator().manual_seed(self.seed + number)
         labels = (torch.rand(len(self.shots), generator=random) < self._plant_probability).long().to(self.device)
-        return PictureFold(labels, torch.where(labels[:, None, None, None] == 1, planted, plain))
+        return EncodedImages(labels, torch.where(labels[:, None, None, None] == 1, planted, plain))
 
-    def epoch_slice(self, number: int, slices: int) -> PictureFold:
+    def epoch_slice(self, number: int, slices: int) -> EncodedImages:
         """Slice `number`, counted over all epochs, where every epoch is cut into `slices` random slices."""
         epoch = self.epoch(number // slices)
         order = torch.randperm(len(epoch), generator=torch.Generator().manual_seed(self.seed + number // slices))
         indices = order[number % slices :: slices].to(self.device)
-        return PictureFold(epoch.labels[indices], epoch.pixels[indices])
+        return EncodedImages(epoch.labels[indices], epoch.pixels[indices])
 
     def _make_version(self, number: int) -> tuple[Tensor, Tensor]:
         """(N, 3, H, W) uint8 without and with the plant."""
-        pixels = np.stack([pixels_of(shot) for shot in self.shots])
+        pixels = np.stack([read_pixels(shot) for shot in self.shots])
         if number:
-            pixels = shift_and_mirror(pixels, generator(self.seed, "moved", str(number)))
-        rngs = [generator(self.seed, f"version {number}", shot.name) for shot in self.shots]
+            pixels = shift_and_mirror(pixels, random_generator(self.seed, "moved", str(number)))
+        rngs = [random_generator(self.seed, f"version {number}", shot.name) for shot in self.shots]
         planted = self.plant.change_all(pixels, rngs)
         return self._to_tensor(pixels), self._to_tensor(planted)
 

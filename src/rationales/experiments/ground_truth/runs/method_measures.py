@@ -20,10 +20,10 @@ from rationales.evaluation.attribution import attribute, predict
 from rationales.evaluation.sampling import evenly
 from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, MethodSpec
 from rationales.experiments.ground_truth.runs.run_record import MethodMeasures
-from rationales.groundtruth import Planted
+from rationales.groundtruth import PlantedExample
 from rationales.groundtruth.explainable import Inherent
 from rationales.groundtruth.metrics import Case, attribution_share, top_selections
-from rationales.groundtruth.regions import Mask, on_units
+from rationales.groundtruth.plants.regions import Mask, units_in_region
 from rationales.masks.settings import MaskSettings
 from rationales.methods import Method
 from rationales.models import baseline_choice
@@ -40,12 +40,12 @@ class EncodedInputs:
     """Test inputs, encoded once for all methods."""
 
     model: Model
-    planted: Sequence[Planted]
+    planted: Sequence[PlantedExample]
     encoded: Sequence[Any]
     targets: Sequence[int]  # predicted labels
     regions: Sequence[Mask]  # (n,) each
     distractors: Sequence[Mask]  # (n,) each
-    background: Sequence[Planted] = ()  # test pictures that may serve as baselines
+    background: Sequence[PlantedExample] = ()  # test pictures that may serve as baselines
     selected_shares: tuple[float, ...] = ()  # shares of the units that methods select
     selects: bool = False  # whether positive scores are the model's own selection
     seed: int = 0
@@ -56,7 +56,7 @@ class EncodedInputs:
         return self.model.fit.height if isinstance(self.model, ImageModel) else 0
 
 
-def encode_inputs(model: Model, planted: Sequence[Planted], **options: Any) -> EncodedInputs:
+def encode_inputs(model: Model, planted: Sequence[PlantedExample], **options: Any) -> EncodedInputs:
     """Encode the inputs and predict their labels; `options`: further fields of `EncodedInputs`."""
     encoded = model.encode([model.read(item.example.given(), item.example.name) for item in planted])
     targets = predict(model, encoded).argmax(1).tolist()
@@ -65,7 +65,7 @@ def encode_inputs(model: Model, planted: Sequence[Planted], **options: Any) -> E
     else:
         regions, distractors = (
             [
-                on_units(getattr(item, name), text.units, item.example.text)
+                units_in_region(getattr(item, name), text.units, item.example.text)
                 for item, text in zip(planted, encoded, strict=True)
             ]
             for name in _REGIONS

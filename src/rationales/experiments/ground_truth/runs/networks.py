@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from rationales.groundtruth.networks.rationale_models import RationaleModel, Selecting
-from rationales.groundtruth.networks.recurrent import AttentiveReader
+from rationales.groundtruth.networks.rationale_models import RationaleModel, SelectionSettings
+from rationales.groundtruth.networks.recurrent import AttentionLSTM
 from rationales.groundtruth.networks.resnet import resnet34, small_resnet
 from rationales.groundtruth.networks.transformer import TextTransformer
 from rationales.groundtruth.networks.vit import small_vit
@@ -40,27 +40,35 @@ class TextNetwork:
 PICTURE_NETWORKS: dict[str, PictureNetwork] = {
     "resnet34": PictureNetwork("ResNet-34", lambda classes, _: resnet34(classes), Recipe(epochs=40)),
     "small-resnet": PictureNetwork(
-        "small ResNet", lambda classes, _: small_resnet(classes), Recipe(epochs=40, rate=2e-3, batch=64)
+        "small ResNet", lambda classes, _: small_resnet(classes), Recipe(epochs=40, learning_rate=2e-3, batch_size=64)
     ),
     "small-vit": PictureNetwork(
-        "small ViT", lambda classes, size: small_vit(classes, size), Recipe(epochs=80, rate=5e-4, warm=100)
+        "small ViT",
+        lambda classes, size: small_vit(classes, size),
+        Recipe(epochs=80, learning_rate=5e-4, warmup_steps=100),
     ),
 }
-_SELECTING = Recipe(epochs=30, least=13, rate=2e-3, batch=256)
+_SELECTING = Recipe(epochs=30, min_epochs=13, learning_rate=2e-3, batch_size=256)
 TEXT_NETWORKS: dict[str, TextNetwork] = {
     "attention": TextNetwork(
-        "BiLSTM with attention", lambda words, labels, _: AttentiveReader(words, labels), Recipe(epochs=30)
+        "BiLSTM with attention", lambda words, labels, _: AttentionLSTM(words, labels), Recipe(epochs=30)
     ),
     "transformer": TextNetwork(
         "Transformer",
         lambda words, labels, _: TextTransformer(words, labels),
-        Recipe(epochs=30, rate=5e-4, warm=100),
+        Recipe(epochs=30, learning_rate=5e-4, warmup_steps=100),
         has_inherent_scores=False,
     ),
     "reinforce": TextNetwork(
-        "RL", lambda words, labels, rate: RationaleModel(words, labels, Selecting("reinforce", rate)), _SELECTING, True
+        "RL",
+        lambda words, labels, rate: RationaleModel(words, labels, SelectionSettings("reinforce", rate)),
+        _SELECTING,
+        True,
     ),
     "hardkuma": TextNetwork(
-        "CR", lambda words, labels, rate: RationaleModel(words, labels, Selecting("hardkuma", rate)), _SELECTING, True
+        "CR",
+        lambda words, labels, rate: RationaleModel(words, labels, SelectionSettings("hardkuma", rate)),
+        _SELECTING,
+        True,
     ),
 }

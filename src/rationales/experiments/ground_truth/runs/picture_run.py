@@ -16,10 +16,10 @@ from rationales.experiments.ground_truth.runs.training_run import (
     recipe_text,
     train_and_explain,
 )
-from rationales.groundtruth import keeping, modify
-from rationales.groundtruth.explainable import picture_model
-from rationales.groundtruth.folds import PictureFold, picture_fold
-from rationales.groundtruth.training import Folds
+from rationales.groundtruth import modify, reassignment_keeping
+from rationales.groundtruth.encoded_examples import EncodedImages, encode_images
+from rationales.groundtruth.explainable import image_model
+from rationales.groundtruth.training import EncodedSplits
 
 EPOCH_SLICES = 4  # slices of an epoch after which the accuracy is tested where methods run during training
 
@@ -51,22 +51,24 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
     size = pictures.size
     plant = bird_pictures.draw_plant(spec.plant, spec.level, position_seed, size)
     training = bird_pictures.RelabelledPictures(pictures.train, plant, kinds, spec.r, seed, compute_device(settings))
-    reassignment = keeping(kinds, spec.r)
-    val, test = (modify(shots, plant, how=reassignment, seed=seed) for shots in (pictures.val, pictures.test))
+    reassignment = reassignment_keeping(kinds, spec.r)
+    val, test = (modify(shots, plant, reassignment=reassignment, seed=seed) for shots in (pictures.val, pictures.test))
     recipe = network.recipe
     if settings.explain_during_training:
         recipe = replace(recipe, epochs=EPOCH_SLICES * recipe.epochs)
 
-    def epoch_slice(number: int) -> PictureFold:
+    def epoch_slice(number: int) -> EncodedImages:
         return training.epoch_slice(number, EPOCH_SLICES)
 
     return TrainingSetup(
         make_network=lambda: network.make(2, size),
-        data=Folds(training.epoch(0), *(picture_fold(modified.examples, modified.labels) for modified in (val, test))),
+        data=EncodedSplits(
+            training.epoch(0), *(encode_images(modified.examples, modified.labels) for modified in (val, test))
+        ),
         recipe=recipe,
         test=test,
         plant_description=f"{plant}; {' and '.join(kinds)}",
-        make_model=lambda module: picture_model(module, size, test.labels, network.title),
+        make_model=lambda module: image_model(module, size, test.labels, network.title),
         required_accuracy=REQUIRED_ACCURACY,
         training_fold=epoch_slice if settings.explain_during_training else training.epoch,
     )

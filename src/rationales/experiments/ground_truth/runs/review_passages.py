@@ -11,7 +11,7 @@ from rationales.data import read
 from rationales.data.example import Example, words_of
 from rationales.errors import OptionError
 from rationales.evaluation.sampling import evenly
-from rationales.groundtruth import Split, split
+from rationales.groundtruth import DataSplit, split
 
 MOVIES, SENTENCES = "movies", "sentences"
 DATA = {MOVIES: "eraser-movies", SENTENCES: "rotten-tomatoes"}
@@ -27,7 +27,7 @@ DESCRIPTIONS = {
 
 
 @functools.cache
-def read_texts(name: str, folder: Path | None) -> Split:
+def read_texts(name: str, folder: Path | None) -> DataSplit:
     """Texts for training, validation and test."""
     if name == SENTENCES:
         sentences = split(read(DATA[SENTENCES], None, folder), shares=(0.8, 0.1, 0.1))
@@ -36,7 +36,7 @@ def read_texts(name: str, folder: Path | None) -> Split:
         splits = [cut_passages(read(DATA[MOVIES], split_name, folder)) for split_name in ("train", "val", "test")]
     else:
         raise OptionError(f"texts are {' or '.join(DATA)}, not {name!r}")
-    return Split(*(evenly(examples, limit) for examples, limit in zip(splits, MAX_TEXTS, strict=True)))
+    return DataSplit(*(evenly(examples, limit) for examples, limit in zip(splits, MAX_TEXTS, strict=True)))
 
 
 def cut_passages(examples: Sequence[Example], words: int = PASSAGE_WORDS) -> list[Example]:
@@ -53,7 +53,7 @@ def cut_passages(examples: Sequence[Example], words: int = PASSAGE_WORDS) -> lis
     return passages
 
 
-def describe_texts(name: str, texts: Split) -> str:
+def describe_texts(name: str, texts: DataSplit) -> str:
     """Sentence for the report: which texts were used, and how many."""
     counts = {split_name: f"{len(getattr(texts, split_name)):,}" for split_name in ("train", "val", "test")}
     return DESCRIPTIONS[name].format(words=PASSAGE_WORDS, **counts)

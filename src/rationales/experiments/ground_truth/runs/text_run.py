@@ -16,10 +16,10 @@ from rationales.experiments.ground_truth.runs.training_run import (
     train_and_explain,
 )
 from rationales.groundtruth import find_plant, modify
-from rationales.groundtruth.explainable import near_rate, selected_share, word_model
-from rationales.groundtruth.folds import Fold, text_fold
+from rationales.groundtruth.encoded_examples import EncodedExamples, encode_texts
+from rationales.groundtruth.explainable import near_rate, selection_rate, word_model
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
-from rationales.groundtruth.training import Folds
+from rationales.groundtruth.training import EncodedSplits
 
 REQUIRED_ACCURACY = 0.97
 MAX_EXCESS = 0.05  # a rationale model whose selected share exceeds the requested one by more is rejected
@@ -59,7 +59,9 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
         modify(examples, plant, r=spec.r, seed=seed) for examples in (texts.train, texts.val, texts.test)
     )
     tokenizer = word_tokenizer(example.text for example in train.examples)
-    data = Folds(*(text_fold(modified.examples, modified.labels, tokenizer) for modified in (train, val, test)))
+    data = EncodedSplits(
+        *(encode_texts(modified.examples, modified.labels, tokenizer) for modified in (train, val, test))
+    )
 
     def find_fault(module: nn.Module) -> str:
         return _excess_selection(module, data.test, spec.rate)
@@ -78,7 +80,7 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
     )
 
 
-def _excess_selection(module: nn.Module, test: Fold, rate: float) -> str:
+def _excess_selection(module: nn.Module, test: EncodedExamples, rate: float) -> str:
     """Reason to reject a rationale model that selects far too many words; empty: none."""
-    share = selected_share(module, test.to(next(module.parameters()).device))
+    share = selection_rate(module, test.to(next(module.parameters()).device))
     return "" if share <= rate + MAX_EXCESS else f"it selects {share:.1%} of the words where {rate:.1%} were wanted"

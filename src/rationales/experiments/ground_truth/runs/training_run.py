@@ -24,9 +24,17 @@ from rationales.experiments.ground_truth.runs.method_measures import (
 )
 from rationales.experiments.ground_truth.runs.run_record import RunRecord, TrainingAttempt, TrainingCheckpoint
 from rationales.experiments.ground_truth.runs.run_spec import BIRDS, RunSettings, RunSpec
-from rationales.groundtruth import Modified, Planted
-from rationales.groundtruth.folds import Fold
-from rationales.groundtruth.training import Epoch, Folds, Further, Recipe, Trained, correct, train
+from rationales.groundtruth import ModifiedData, PlantedExample
+from rationales.groundtruth.encoded_examples import EncodedExamples
+from rationales.groundtruth.training import (
+    EncodedSplits,
+    Epoch,
+    Recipe,
+    StopCondition,
+    TrainedModel,
+    count_correct,
+    train,
+)
 from rationales.models.model import Model
 
 ACCURACY_STEPS = (0.6, 0.7, 0.8, 0.9, 0.95)  # during training, methods run when the accuracy first exceeds each
@@ -37,14 +45,16 @@ class TrainingSetup:
     """What a training needs, and the inputs that are explained after it."""
 
     make_network: Callable[[], nn.Module]
-    data: Folds
+    data: EncodedSplits
     recipe: Recipe
-    test: Modified
+    test: ModifiedData
     plant_description: str  # the plant, its position, and the data
     make_model: Callable[[nn.Module], Model]  # wraps a trained network so that methods can explain it
     required_accuracy: float  # on the test set
-    training_fold: Callable[[int], Fold] | None = None  # training data of each epoch; None: always `data.train`
-    stop_condition: Further | None = None  # further condition under which training may stop
+    training_fold: Callable[[int], EncodedExamples] | None = (
+        None  # training data of each epoch; None: always `data.train`
+    )
+    stop_condition: StopCondition | None = None  # further condition under which training may stop
     find_fault: Callable[[nn.Module], str] | None = None  # reason to reject a trained network; empty: none
     selects: bool = False
 
@@ -82,10 +92,10 @@ def train_and_explain(
                 setup.recipe,
                 seed=seed,
                 device=compute_device(settings),
-                also=setup.stop_condition,
-                renew=setup.training_fold,
-                each=checkpoints if settings.explain_during_training else None,
-                half=spec.data == BIRDS,
+                stop_condition=setup.stop_condition,
+                epoch_data=setup.training_fold,
+                on_epoch=checkpoints if settings.explain_during_training else None,
+                half_precision=spec.data == BIRDS,
             )
         attempts.append(_describe_attempt(setup, trained, seed, time.perf_counter() - started))
         if attempts[-1].rejection:
@@ -171,9 +181,9 @@ def deterministic_convolutions() -> Iterator[None]:
         torch.backends.cudnn.deterministic = before
 
 
-def _describe_attempt(setup: TrainingSetup, trained: Trained, seed: int, seconds: float) -> TrainingAttempt:
+def _describe_attempt(setup: TrainingSetup, trained: TrainedModel, seed: int, seconds: float) -> TrainingAttempt:
     # With a bound of 1 the original features suffice, and no accuracy can show that the model uses the plant.
-    reliance = trained.relies(setup.test.bound) if setup.test.bound < 1 else None
+    reliance = trained.reliance(setup.test.bound) if setup.test.bound < 1 else None
     rejection = setup.find_fault(trained.module) if setup.find_fault is not None else ""
     if not rejection and trained.accuracy <= setup.required_accuracy:
         rejection = f"accuracy on the test set {trained.accuracy:.1%}, not above {setup.required_accuracy:.0%}"
@@ -183,18 +193,18 @@ def _describe_attempt(setup: TrainingSetup, trained: Trained, seed: int, seconds
         seed,
         setup.plant_description,
         trained.accuracy,
-        trained.tested,
+        trained.n_tested,
         len(trained.history),
         seconds,
-        reliance.p if reliance is not None else float("nan"),
+        reliance.p_value if reliance is not None else float("nan"),
         rejection,
     )
 
 
-def select_inputs(planted: Sequence[Planted], limit: int) -> list[Planted]:
+def select_inputs(planted: Sequence[PlantedExample], limit: int) -> list[PlantedExample]:
     """At most `limit` of the test inputs, evenly spread, with equal numbers of each class where possible."""
-    manipulations = sorted({item.which for item in planted})
-    by_manipulation = [[item for item in planted if item.which == number] for number in manipulations]
+    manipulations = sorted({item.manipulation for item in planted})
+    by_manipulation = [[item for item in planted if item.manipulation == number] for number in manipulations]
     selected: set[str] = set()
     for i, items in enumerate(by_manipulation):
         count = max(1, (limit + len(by_manipulation) - 1 - i) // len(by_manipulation))
@@ -215,7 +225,7 @@ def _encode(setup: TrainingSetup, module: nn.Module, settings: RunSettings) -> E
 
 def _explain(
     setup: TrainingSetup,
-    trained: Trained,
+    trained: TrainedModel,
     settings: RunSettings,
     methods: Sequence[MethodSpec],
     previous: RunRecord | None,
@@ -240,7 +250,7 @@ def _explain(
         accuracy_bound=setup.test.bound,
         model_fingerprint=model_fingerprint,
         input_names=tuple(item.example.name for item in inputs.planted),
-        manipulations=tuple(item.which for item in inputs.planted),
+        manipulations=tuple(item.manipulation for item in inputs.planted),
         unit_counts=tuple(len(region) for region in inputs.regions),
         region_sizes=tuple(int(region.sum()) for region in inputs.regions),
         distractor_sizes=tuple(int(distractors.sum()) for distractors in inputs.distractors),
@@ -262,7 +272,7 @@ class _CheckpointKeeper:
         self.reached = -1
 
     def __call__(self, epoch: Epoch, module: nn.Module) -> None:
-        accuracy = correct(module, self.test, self.setup.recipe.batch) / len(self.test)
+        accuracy = count_correct(module, self.test, self.setup.recipe.batch_size) / len(self.test)
         step = sum(accuracy > threshold for threshold in ACCURACY_STEPS)
         if step > self.reached:
             self.reached = step

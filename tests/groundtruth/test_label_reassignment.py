@@ -10,14 +10,14 @@ from reference import groundtruth as literal
 
 from rationales.data import Example
 from rationales.errors import DataError, OptionError
-from rationales.groundtruth import Reassignment, keeping, random, reassign
-from rationales.groundtruth.labels import ORIGINAL
+from rationales.groundtruth import Reassignment, reassign, reassignment_keeping, uniform_reassignment
+from rationales.groundtruth.label_reassignment import ORIGINAL_LABEL
 
-DEVIATIONS = 4.5  # a right generator fails this once in 150,000 draws
+DEVIATIONS = 4.5  # a correct generator fails this once in 150,000 draws
 
 
 def examples(count, labels="ab"):
-    return [Example(f"e{one}", "a text", labels[one % len(labels)]) for one in range(count)]
+    return [Example(f"e{index}", "a text", labels[index % len(labels)]) for index in range(count)]
 
 
 @st.composite
@@ -36,23 +36,34 @@ class TestStatistics:
     @settings(max_examples=12)
     def test_every_cell_is_within_its_binomial_bounds(self, matrix, seed):
         old, new = tuple("abcd"[: len(matrix)]), tuple("wxyz"[: len(matrix[0])])
-        given_ = examples(800, old)
-        made = reassign(given_, Reassignment(old, new, matrix), seed)
+        originals = examples(800, old)
+        reassigned = reassign(originals, Reassignment(old, new, matrix), seed)
         for i, label in enumerate(old):
-            own = [after.label for before, after in zip(given_, made, strict=True) if before.label == label]
-            for j, wanted in enumerate(new):
-                expected, p = len(own) * matrix[i][j], matrix[i][j]
-                assert abs(own.count(wanted) - expected) <= DEVIATIONS * np.sqrt(len(own) * p * (1 - p)) + 1e-9
+            new_of_class = [
+                after.label for before, after in zip(originals, reassigned, strict=True) if before.label == label
+            ]
+            for j, new_label in enumerate(new):
+                expected, p = len(new_of_class) * matrix[i][j], matrix[i][j]
+                assert (
+                    abs(new_of_class.count(new_label) - expected)
+                    <= DEVIATIONS * np.sqrt(len(new_of_class) * p * (1 - p)) + 1e-9
+                )
 
     @pytest.mark.parametrize("r", [0.0, 0.5, 0.8, 1.0])
     def test_a_label_stays_with_probability_r(self, r):
-        given_ = examples(4000)
-        kept = sum(a.label == b.label for a, b in zip(given_, reassign(given_, keeping("ab", r)), strict=True))
+        originals = examples(4000)
+        kept = sum(
+            a.label == b.label
+            for a, b in zip(originals, reassign(originals, reassignment_keeping("ab", r)), strict=True)
+        )
         assert abs(kept - 4000 * r) <= DEVIATIONS * np.sqrt(4000 * r * (1 - r))
 
     def test_labels_of_different_examples_and_seeds_are_independent(self):
-        given_ = examples(2000)
-        draws = [[one.label == "a" for one in reassign(given_, keeping("ab"), seed)] for seed in range(3)]
+        originals = examples(2000)
+        draws = [
+            [example.label == "a" for example in reassign(originals, reassignment_keeping("ab"), seed)]
+            for seed in range(3)
+        ]
         for mine, theirs in ((draws[0], draws[1]), (draws[1], draws[2]), (draws[0][1:], draws[0][:-1])):
             agree = np.mean(np.array(mine) == np.array(theirs))
             assert abs(agree - 0.5) < DEVIATIONS * 0.5 / np.sqrt(len(mine))
@@ -60,48 +71,48 @@ class TestStatistics:
 
 class TestReassigning:
     def test_the_order_of_examples_plays_no_part(self):
-        given_ = examples(60)
-        by_name = {one.name: one.label for one in reassign(given_, keeping("ab"), 3)}
-        backwards = reassign(given_[::-1], keeping("ab"), 3)
-        assert all(by_name[one.name] == one.label for one in backwards)
-        assert by_name["e7"] == reassign([given_[7]], keeping("ab"), 3)[0].label
+        originals = examples(60)
+        by_name = {example.name: example.label for example in reassign(originals, reassignment_keeping("ab"), 3)}
+        backwards = reassign(originals[::-1], reassignment_keeping("ab"), 3)
+        assert all(by_name[example.name] == example.label for example in backwards)
+        assert by_name["e7"] == reassign([originals[7]], reassignment_keeping("ab"), 3)[0].label
 
     def test_the_original_label_is_kept_on_record(self):
-        made = reassign([Example("one", "x", "a", meta={"page": "3"})], keeping("ab", 0.0))
-        assert (made[0].label, made[0].meta) == ("b", {"page": "3", ORIGINAL: "a"})
+        reassigned = reassign([Example("one", "x", "a", meta={"page": "3"})], reassignment_keeping("ab", 0.0))
+        assert (reassigned[0].label, reassigned[0].meta) == ("b", {"page": "3", ORIGINAL_LABEL: "a"})
 
     def test_names_must_be_unique(self):
         """Else all examples of a name would get one label, and a model could know it."""
         with pytest.raises(DataError, match="two examples are called 'e0'"):
-            reassign([*examples(3), *examples(1)], keeping("ab"))
+            reassign([*examples(3), *examples(1)], reassignment_keeping("ab"))
 
     @pytest.mark.parametrize("label", [None, "c"])
     def test_a_label_that_is_not_in_the_matrix_is_told(self, label):
         with pytest.raises(DataError, match=r"one has .*must be one of a, b"):
-            reassign([Example("one", "x", label)], keeping("ab"))
+            reassign([Example("one", "x", label)], reassignment_keeping("ab"))
 
 
 class TestBound:
     @given(matrices())
     def test_it_is_what_no_rule_on_the_original_label_exceeds(self, matrix):
-        how = Reassignment(tuple("abcd"[: len(matrix)]), tuple("wxyz"[: len(matrix[0])]), matrix)
-        assert how.bound == pytest.approx(literal.best_accuracy(matrix))
+        reassignment = Reassignment(tuple("abcd"[: len(matrix)]), tuple("wxyz"[: len(matrix[0])]), matrix)
+        assert reassignment.bound == pytest.approx(literal.best_accuracy(matrix))
         for alone in np.eye(len(matrix), dtype=int):
-            assert how.bound_for(alone * 7) <= how.bound + 1e-12
+            assert reassignment.bound_for(alone * 7) <= reassignment.bound + 1e-12
 
     @pytest.mark.parametrize("r", [0.0, 0.3, 0.5, 0.9])
     def test_of_two_classes_it_is_the_larger_of_r_and_the_rest(self, r):
-        assert keeping("ab", r).bound == max(r, 1 - r)
+        assert reassignment_keeping("ab", r).bound == max(r, 1 - r)
 
     def test_for_classes_of_known_size_it_is_what_guessing_the_likeliest_reaches(self):
-        how = Reassignment(("a", "b"), ("x", "y"), ((0.9, 0.1), (0.5, 0.5)))
-        assert how.bound_for([30, 10]) == pytest.approx(0.75 * 0.9 + 0.25 * 0.5)
-        assert random("abc", "xy").bound_for([1, 2, 3]) == pytest.approx(0.5)
+        reassignment = Reassignment(("a", "b"), ("x", "y"), ((0.9, 0.1), (0.5, 0.5)))
+        assert reassignment.bound_for([30, 10]) == pytest.approx(0.75 * 0.9 + 0.25 * 0.5)
+        assert uniform_reassignment("abc", "xy").bound_for([1, 2, 3]) == pytest.approx(0.5)
 
     def test_a_rule_that_knows_the_original_label_reaches_it_and_no_more(self):
-        given_ = examples(6000)
-        made = reassign(given_, keeping("ab", 0.8), 1)
-        hits = sum(before.label == after.label for before, after in zip(given_, made, strict=True))
+        originals = examples(6000)
+        reassigned = reassign(originals, reassignment_keeping("ab", 0.8), 1)
+        hits = sum(before.label == after.label for before, after in zip(originals, reassigned, strict=True))
         assert abs(hits / 6000 - 0.8) < DEVIATIONS * np.sqrt(0.8 * 0.2 / 6000)
 
 
@@ -121,8 +132,8 @@ def test_a_matrix_must_hold_probabilities(matrix, message):
 
 def test_other_mistakes():
     with pytest.raises(OptionError, match=r"between 0 and 1; not 1\.2"):
-        keeping("ab", 1.2)
-    with pytest.raises(OptionError, match="two labels at least"):
-        keeping("a")
+        reassignment_keeping("ab", 1.2)
+    with pytest.raises(OptionError, match="at least two labels"):
+        reassignment_keeping("a")
     with pytest.raises(OptionError, match="named twice"):
-        keeping("aa")
+        reassignment_keeping("aa")

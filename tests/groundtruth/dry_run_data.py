@@ -17,10 +17,10 @@ def sentences(count, seed=0):
     """Random sentences of nine words with three articles."""
     rng = np.random.default_rng(seed)
 
-    def part():
+    def clause():
         return f"{rng.choice(['the', 'a'])} {rng.choice(NOUNS)} {rng.choice(VERBS)}"
 
-    return [" ".join(part() for _ in range(3)) for _ in range(count)]
+    return [" ".join(clause() for _ in range(3)) for _ in range(count)]
 
 
 def table(path, texts, labels=None, column="text"):
@@ -29,7 +29,7 @@ def table(path, texts, labels=None, column="text"):
         rows = csv.writer(file)
         rows.writerow([column] if labels is None else [column, "label"])
         rows.writerows(
-            [one] if labels is None else [one, labels[place % len(labels)]] for place, one in enumerate(texts)
+            [text] if labels is None else [text, labels[index % len(labels)]] for index, text in enumerate(texts)
         )
     return path
 

@@ -11,8 +11,18 @@ from PIL import Image
 
 from rationales.data import Example, read
 from rationales.errors import DataError, OptionError
-from rationales.groundtruth import PLANTS, find_plant, keeping, load_shots, modify, random, shortened, shot, split
-from rationales.groundtruth.modify import region_share
+from rationales.groundtruth import (
+    PLANTS,
+    find_plant,
+    image_example,
+    load_images,
+    modify,
+    reassignment_keeping,
+    split,
+    truncate_texts,
+    uniform_reassignment,
+)
+from rationales.groundtruth.modified_data import region_share
 
 REVIEW = "A warm film about the sea. It has a good heart, and the end is an honest one."
 
@@ -20,13 +30,13 @@ REVIEW = "A warm film about the sea. It has a good heart, and the end is an hone
 def shots(count, side=56, labels="ab"):
     rng = np.random.default_rng(1)
     return [
-        shot(f"p{one}", rng.integers(0, 256, (side, side, 3), dtype=np.uint8), labels[one % len(labels)])
-        for one in range(count)
+        image_example(f"p{index}", rng.integers(0, 256, (side, side, 3), dtype=np.uint8), labels[index % len(labels)])
+        for index in range(count)
     ]
 
 
 def reviews(count):
-    return [Example(f"t{one}", f"{REVIEW} Number {one}.", "np"[one % 2]) for one in range(count)]
+    return [Example(f"t{index}", f"{REVIEW} Number {index}.", "np"[index % 2]) for index in range(count)]
 
 
 def same(mine, theirs):
@@ -39,44 +49,50 @@ class TestModify:
     @pytest.mark.parametrize("name", PLANTS)
     def test_the_order_of_examples_plays_no_part(self, name):
         plant = find_plant(name)
-        given = shots(12, 64) if plant.kind == "image" else reviews(12)
-        forwards, backwards = modify(given, plant, seed=5), modify(given[::-1], plant, seed=5)
+        originals = shots(12, 64) if plant.kind == "image" else reviews(12)
+        forwards, backwards = modify(originals, plant, seed=5), modify(originals[::-1], plant, seed=5)
         assert all(same(a, b) for a, b in zip(forwards.planted, backwards.planted[::-1], strict=True))
-        alone = modify(given[3:4], plant, how=forwards.how, seed=5).planted[0]
+        alone = modify(originals[3:4], plant, reassignment=forwards.reassignment, seed=5).planted[0]
         assert same(alone, forwards.planted[3])
 
     @pytest.mark.parametrize("name", PLANTS)
     def test_another_seed_is_another_data_set(self, name):
         plant = find_plant(name)
-        given = shots(24, 64) if plant.kind == "image" else reviews(24)
-        first, second = modify(given, plant, seed=1), modify(given, plant, seed=2)
-        assert [one.label for one in first.examples] != [one.label for one in second.examples]
+        originals = shots(24, 64) if plant.kind == "image" else reviews(24)
+        first, second = modify(originals, plant, seed=1), modify(originals, plant, seed=2)
+        assert [example.label for example in first.examples] != [example.label for example in second.examples]
 
     def test_the_label_says_which_manipulation(self):
-        made = modify(reviews(30), find_plant("trigger"))
-        assert made.labels == ("n", "p")
-        for one in made.planted:
-            word = one.example.text[slice(*one.region[0])]
-            assert word == {"n": "larkspur", "p": "foxglove"}[one.example.label]
+        modified = modify(reviews(30), find_plant("trigger"))
+        assert modified.labels == ("n", "p")
+        for planted in modified.planted:
+            word = planted.example.text[slice(*planted.region[0])]
+            assert word == {"n": "larkspur", "p": "foxglove"}[planted.example.label]
 
     def test_what_is_known_is_on_record(self):
-        made = modify([*reviews(9), Example("bare", "No such word here.", "n")], find_plant("articles"), r=0.8, seed=3)
-        assert made.bound == 0.8
-        assert made.left_out == (("bare", "there is no article in it"),)
-        assert made.area == pytest.approx(np.mean([region_share(one) for one in made.planted]))
-        assert len(made.sources) == len(made.planted) == 9
+        modified = modify(
+            [*reviews(9), Example("bare", "No such word here.", "n")], find_plant("articles"), r=0.8, seed=3
+        )
+        assert modified.bound == 0.8
+        assert modified.left_out == (("bare", "there is no article in it"),)
+        assert modified.area == pytest.approx(np.mean([region_share(planted) for planted in modified.planted]))
+        assert len(modified.sources) == len(modified.planted) == 9
 
     def test_again_is_another_draw_of_the_same_distribution(self):
-        made = modify(reviews(40), find_plant("articles"), seed=3)
-        assert all(same(a, b) for a, b in zip(made.planted, made.again(0).planted, strict=True))
-        labels = [[one.label for one in made.again(number).examples] for number in range(3)]
+        modified = modify(reviews(40), find_plant("articles"), seed=3)
+        assert all(same(a, b) for a, b in zip(modified.planted, modified.redraw(0).planted, strict=True))
+        labels = [[example.label for example in modified.redraw(number).examples] for number in range(3)]
         assert labels[0] != labels[1] != labels[2]
-        assert all(same(a, b) for a, b in zip(made.again(2).planted, made.again(2).planted, strict=True))
+        assert all(same(a, b) for a, b in zip(modified.redraw(2).planted, modified.redraw(2).planted, strict=True))
 
     def test_any_number_of_classes_can_become_two(self):
-        made = modify(shots(20, labels="abcde"), find_plant("noise"), how=random("abcde", ("without", "with")))
-        assert made.bound == 0.5
-        assert all(bool(one.changed.any()) == (one.example.label == "with") for one in made.planted)
+        modified = modify(
+            shots(20, labels="abcde"),
+            find_plant("noise"),
+            reassignment=uniform_reassignment("abcde", ("without", "with")),
+        )
+        assert modified.bound == 0.5
+        assert all(bool(planted.changed.any()) == (planted.example.label == "with") for planted in modified.planted)
 
 
 class TestBadInput:
@@ -99,13 +115,13 @@ class TestBadInput:
             split(shots(10))
 
     def test_one_small_class_among_large_ones(self):
-        given = [*shots(80), *(Example(f"few{one}", "x", "c") for one in range(5))]
+        examples = [*shots(80), *(Example(f"few{index}", "x", "c") for index in range(5))]
         with pytest.raises(DataError, match="class 'c' has 5 examples"):
-            split(given)
+            split(examples)
 
     def test_what_is_asked_for_is_enough(self):
-        parts = split(shots(54))
-        assert (len(parts.train), len(parts.val), len(parts.test)) == (38, 8, 8)
+        splits = split(shots(54))
+        assert (len(splits.train), len(splits.val), len(splits.test)) == (38, 8, 8)
 
     def test_labels_that_stay_need_more_examples(self):
         """At r = 0.9 even a perfect model needs 44 test examples: 0.9^44 < 0.01."""
@@ -121,8 +137,14 @@ class TestBadInput:
         (tmp_path / "a" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
         (tmp_path / "b" / "note.jpg").write_text("no picture at all")
         (tmp_path / "b" / "empty.jpg").write_bytes(b"")
-        loaded = load_shots(read(tmp_path), size=32)
-        assert sorted(one.name for one in loaded.shots) == ["a/2.png", "a/4.png", "b/1.png", "b/3.png", "b/5.png"]
+        loaded = load_images(read(tmp_path), size=32)
+        assert sorted(example.name for example in loaded.examples) == [
+            "a/2.png",
+            "a/4.png",
+            "b/1.png",
+            "b/3.png",
+            "b/5.png",
+        ]
         assert sorted(name for name, _ in loaded.unreadable) == ["a/0.png", "b/empty.jpg", "b/note.jpg"]
         assert all(reason for _, reason in loaded.unreadable)
 
@@ -130,23 +152,23 @@ class TestBadInput:
         (tmp_path / "a").mkdir()
         for number in range(3):
             (tmp_path / "a" / f"{number}.jpg").write_text("no picture")
-        with pytest.raises(DataError, match=r"only 0 of 3 pictures can be read: a/0\.jpg is a text, not an image"):
-            load_shots(read(tmp_path), size=32)
+        with pytest.raises(DataError, match=r"only 0 of 3 images can be read: a/0\.jpg is a text, not an image"):
+            load_images(read(tmp_path), size=32)
 
     def test_texts_are_no_pictures(self):
         with pytest.raises(DataError, match="t0 is a text"):
-            load_shots(reviews(1))
+            load_images(reviews(1))
 
 
 class TestSplit:
     def test_each_class_in_the_same_shares_whatever_the_order(self):
-        given = shots(200, side=8, labels="aab")
-        parts, again = split(given, seed=4), split(given[::-1], seed=4)
-        for mine, theirs in ((parts.train, again.train), (parts.val, again.val), (parts.test, again.test)):
-            assert {one.name for one in mine} == {one.name for one in theirs}
-            share = np.mean([one.label == "b" for one in mine])
+        examples = shots(200, side=8, labels="aab")
+        splits, again = split(examples, seed=4), split(examples[::-1], seed=4)
+        for members, repeated in ((splits.train, again.train), (splits.val, again.val), (splits.test, again.test)):
+            assert {example.name for example in members} == {example.name for example in repeated}
+            share = np.mean([example.label == "b" for example in members])
             assert share == pytest.approx(1 / 3, abs=0.04)
-        names = [one.name for part in (parts.train, parts.val, parts.test) for one in part]
+        names = [example.name for members in (splits.train, splits.val, splits.test) for example in members]
         assert len(names) == len(set(names)) == 200
 
     def test_shares_add_up(self):
@@ -158,17 +180,17 @@ def test_pictures_are_cut_to_the_middle_square_and_read_as_they_are(tmp_path):
     wide = np.zeros((40, 80, 3), np.uint8)
     wide[:, 20:60] = 200
     Image.fromarray(wide).save(tmp_path / "one.png")
-    loaded = load_shots([Example("one", label="a", picture=tmp_path / "one.png")], size=40).shots[0]
+    loaded = load_images([Example("one", label="a", picture=tmp_path / "one.png")], size=40).examples[0]
     assert (loaded.pixels == 200).all()
     assert loaded.given() is loaded.pixels
 
 
 def test_texts_are_cut_after_whole_words():
-    cut = shortened([Example("one", "a b  c d", "x", spans=((0, 1), (5, 6)))], 3)[0]
+    cut = truncate_texts([Example("one", "a b  c d", "x", spans=((0, 1), (5, 6)))], 3)[0]
     assert (cut.text, cut.spans) == ("a b  c", None)
-    whole = Example("one", "a b", "x")
-    assert shortened([whole], 3) == [whole]
+    short = Example("one", "a b", "x")
+    assert truncate_texts([short], 3) == [short]
 
 
 def test_keeping_all_labels_gives_a_bound_of_one():
-    assert modify(reviews(4), find_plant("articles"), r=1.0).bound == keeping("np", 1.0).bound == 1.0
+    assert modify(reviews(4), find_plant("articles"), r=1.0).bound == reassignment_keeping("np", 1.0).bound == 1.0
