@@ -1,4 +1,4 @@
-"""How data walks through: inputs -> units and rows -> a method's scores -> rationales. One way, no back and forth."""
+"""From inputs to rationales: inputs -> units and rows -> a method's scores -> selections -> rationales."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from typing import Any, overload
 
@@ -19,21 +18,22 @@ from rationales.checks import Selection, selection_notes
 from rationales.curves import curve as make_curve
 from rationales.curves import curve_probabilities, curve_thresholds
 from rationales.errors import InputError, OptionError
-from rationales.masks.field import smooth as smoothed
+from rationales.masks.field import smooth as smooth_scores
 from rationales.masks.snapping import snapped
-from rationales.methods import Method, build
+from rationales.methods import Method
 from rationales.models.batch import Batch
 from rationales.models.contrast import CHOSEN
 from rationales.models.front import as_model
-from rationales.models.model import Model
-from rationales.models.probing import check_gradients
+from rationales.models.model import InputDescription, Model
 from rationales.options import check_option, whole
-from rationales.rationale import Rationale, Rule, by_label
+from rationales.rationale import Note, Rationale, Rule, by_label
+from rationales.scoring import first_nonfinite, open_batch, resolve_method, run_method
 from rationales.selection import choose_rules
 from rationales.targets import check_rivals, lists_inputs, of_the_two, rival_numbers, target_numbers
 from rationales.version import __version__
 
-Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of a picture; a path or (samples, rate)
+Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
+Progress = Callable[[float], None]
 
 AT_ONCE = {
     "text": 512,
@@ -43,12 +43,56 @@ AT_ONCE = {
 }  # inputs prepared together; the engine decides how many of them are in flight
 
 
+@dataclass(frozen=True)
+class _Request:
+    """What is to be explained, and how; the same for all inputs but for their targets and rivals."""
+
+    method: Method
+    targets: Sequence[int | None]  # None: the predicted class
+    rivals: Sequence[int] | None  # the class that each target is set against
+    seed: int
+    smooth: float | None
+    snap: bool
+    rule: Rule | None  # the user's selection in place of the method's
+    curve: bool
+
+    def chunk(self, begin: int, end: int) -> _Request:
+        """The request for the inputs from `begin` to `end`."""
+        rivals = None if self.rivals is None else self.rivals[begin:end]
+        return replace(self, targets=self.targets[begin:end], rivals=rivals)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The method's options and what else shaped the result, for the record."""
+        options = {option.name: getattr(self.method, option.name) for option in fields(self.method)}
+        if self.smooth is not None:
+            options["smooth"] = self.smooth
+        return options if self.snap else options | {"snap": False}
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """What a chunk of inputs was given by the method and the model, before it is described."""
+
+    target: Tensor  # (inputs,)
+    scores: list[Tensor]  # (units,) for each input
+    rules: list[Rule]
+    by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects
+    selected: list[np.ndarray]  # the same after snapping to word groups
+    probabilities: dict[str, Tensor]  # full, rationale, complement, baseline -> (inputs, classes)
+    thresholds: list[list[float]]  # of the curve; empty without one
+    curve: Tensor | None  # (2, sizes, inputs, classes)
+    steps: list[int]
+    stop: list[str]
+    notes: list[list[Note]]
+
+
 @overload
 def explain(
     model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: list[Any],
     *,
-    method: str = ...,
+    method: str | Method = ...,
     target: str | int | Sequence[str | int | None] | None = ...,
     against: str | int | Sequence[str | int] | None = ...,
     seed: int = ...,
@@ -60,7 +104,7 @@ def explain(
     top: int | None = ...,
     curve: bool = ...,
     names: Sequence[str] | None = ...,
-    progress: Callable[[float], None] | None = ...,
+    progress: Progress | None = ...,
 ) -> list[Rationale]: ...
 
 
@@ -69,7 +113,7 @@ def explain(
     model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: Input,
     *,
-    method: str = ...,
+    method: str | Method = ...,
     target: str | int | None = ...,
     against: str | int | None = ...,
     seed: int = ...,
@@ -81,7 +125,7 @@ def explain(
     top: int | None = ...,
     curve: bool = ...,
     names: str | None = ...,
-    progress: Callable[[float], None] | None = ...,
+    progress: Progress | None = ...,
 ) -> Rationale: ...
 
 
@@ -89,7 +133,7 @@ def explain(
     model: Model | str | os.PathLike[str] | tuple[Any, Any],
     inputs: Input,
     *,
-    method: str = "marc",
+    method: str | Method = "marc",
     target: str | int | Sequence[str | int | None] | None = None,
     against: str | int | Sequence[str | int] | None = None,
     seed: int = 0,
@@ -101,7 +145,7 @@ def explain(
     top: int | None = None,
     curve: bool = False,
     names: str | Sequence[str] | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Rationale | list[Rationale]:
     """Why the model decided so.
 
@@ -110,7 +154,8 @@ def explain(
     a path or a tuple (samples, rate); or a list of these, or anything that lists them (a generator, an array of texts,
     a column of a data frame): then a list comes out, all explained together. `target`: the label to explain, or one for
     each input; by default what the model predicts. `against`: another label, or one for each input: why the target
-    rather than this one; explained is then logit(target) - logit(against) alone. `options`: the method's own. `smooth`:
+    rather than this one; explained is then logit(target) - logit(against) alone. `method`: a name, or a
+    method object of your own (`rationales.Method`). `options`: those of a method given by name. `smooth`:
     width of a Gaussian over neighbouring units, for any method. `snap`: spans of words that cut a phrase are moved by a
     word or two where the model does not mind; scores stay as they are. `threshold`, `share` or `top`: which units make
     the rationale (score above it, that share of all units, that many), in place of the method's own rule; the
@@ -119,146 +164,177 @@ def explain(
     """
     model = as_model(model)
     alone = not lists_inputs(inputs)
-    listed: list[Any] = [inputs] if alone else list(inputs)
+    raw_inputs: list[Any] = [inputs] if alone else list(inputs)
     titles = None if names is None else [names] if isinstance(names, str) else list(names)
-    if titles is not None and len(titles) != len(listed):
-        raise OptionError(f"{len(titles)} names for {len(listed)} inputs")
-    wanted = target_numbers(model, target, len(listed))
-    rivals = rival_numbers(model, against, len(listed))
+    if titles is not None and len(titles) != len(raw_inputs):
+        raise OptionError(f"{len(titles)} names for {len(raw_inputs)} inputs")
     if smooth is not None:
         check_option("smooth", smooth, "float", ())
     if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
     check_option("snap", snap, "bool", ())
-    seed = whole("the seed", seed)
-    rule = _requested_rule(threshold, share, top)
-    found = build(method, dict(options or {}), model.kind)
-    sources = [model.read(one, titles[number] if titles else None) for number, one in enumerate(listed)]
+    request = _Request(
+        method=resolve_method(method, options, model.kind),
+        targets=target_numbers(model, target, len(raw_inputs)),
+        rivals=rival_numbers(model, against, len(raw_inputs)),
+        seed=whole("the seed", seed),
+        smooth=smooth,
+        snap=snap,
+        rule=_requested_rule(threshold, share, top),
+        curve=curve,
+    )
+    sources = [model.read(value, titles[number] if titles else None) for number, value in enumerate(raw_inputs)]
     for number, source in enumerate(sources):
-        if not alone and titles is None and not getattr(source, "text", "a picture").strip():
+        if not alone and titles is None and not getattr(source, "text", "an image").strip():
             raise InputError(f"input {number} of the list is empty; there is nothing to explain")
     results: list[Rationale] = []
-    at_once = AT_ONCE[model.kind]
-    for begin in range(0, len(sources), at_once):
-        some = slice(begin, begin + at_once)
-        report = _shifted(progress, begin / len(sources), len(sources[some]) / len(sources))
-        against_some = None if rivals is None else rivals[some]
-        results += _explain_some(
-            model, sources[some], found, wanted[some], against_some, seed, smooth, snap, rule, curve, report
-        )
+    for begin in range(0, len(sources), AT_ONCE[model.kind]):
+        chunk = sources[begin : begin + AT_ONCE[model.kind]]
+        report = _shifted(progress, begin / len(sources), len(chunk) / len(sources))
+        results += _explain_chunk(model, chunk, request.chunk(begin, begin + len(chunk)), report)
     return results[0] if alone else results
 
 
-def _explain_some(
-    model: Model,
-    sources: Sequence[Any],
-    method: Method,
-    wanted: Sequence[int | None],
-    rivals: Sequence[int] | None,
-    seed: int,
-    smooth: float | None,
-    snap: bool,
-    rule: Rule | None,
-    with_curve: bool,
-    progress: Callable[[float], None] | None,
+def _explain_chunk(
+    model: Model, sources: Sequence[Any], request: _Request, progress: Progress | None
 ) -> list[Rationale]:
+    """The rationales of inputs that are explained together."""
     started = time.perf_counter()
     encoded = model.encode(sources)
     titles = [model.title(source) for source in sources]
-    with ExitStack() as threads, torch.inference_mode(False), model.borrowed():
-        batch = model.batch(encoded, seed)
-        threads.enter_context(batch.threads())
-        with torch.no_grad():
-            logits = batch.logits(batch.ones())
-        _check_logits(logits, batch, titles)
-        if "gradients" in method.needs:
-            check_gradients(batch)
-        full = batch.pool(batch.probabilities(logits)).mean(-2)
-        chosen = torch.tensor([-1 if one is None else one for one in wanted], device=batch.device)
-        target = torch.where(chosen < 0, full.argmax(-1), chosen)
-        # what is asked about: the target among all classes, or it and its rival alone
-        asked, asked_target, asked_full = batch, target, full
-        if rivals is not None:
-            against = torch.tensor(rivals, device=batch.device)
-            check_rivals(model, target, against, titles)
-            asked = batch.contrasted(target, against)
-            asked_target, asked_full = torch.full_like(target, CHOSEN), asked.predict()
-        found = method.scores(asked, asked_target, progress)
-        scores = found.scores if smooth is None else smoothed(found.scores, batch, smooth)
-        per_input = [values.detach().float().cpu() for values in batch.gather(scores)]
-        _check_scores(per_input, titles, method)
-        if rule is None:
-            rules = choose_rules(asked, method.rules, per_input, asked_target, asked_full)
-        else:
-            rules = [rule] * batch.inputs
-        selections = [selecting.select(values.numpy()) for selecting, values in zip(rules, per_input, strict=True)]
-        whole_groups = selections
-        if snap and rule is None and model.kind == "text" and model.unit == "word":
-            words, values = [text.units for text in encoded], [one.numpy() for one in per_input]
-            whole_groups = snapped(asked, asked_target, asked_full, words, values, selections)
-        hard = batch.spread([torch.from_numpy(selected).float() for selected in whole_groups])
-        shown = batch.predict(torch.stack([hard, (1 - hard) * batch.rows.real, batch.zeros()]))
-        answers = torch.cat([full[None], shown]).cpu()
-        table = dict(zip(("full", "rationale", "complement", "baseline"), answers, strict=True))
-        thresholds = [curve_thresholds(values.numpy()) for values in per_input] if with_curve else []
-        sizes = curve_probabilities(batch, per_input, thresholds) if with_curve else None
-    _check_probabilities([*table.values(), *([] if sizes is None else [sizes.movedim(2, 0)])], titles)
-    seconds = (time.perf_counter() - started) / len(sources)
+    with open_batch(model, encoded, request.seed) as batch:
+        scored = _score(model, batch, encoded, titles, request, progress)
+    seconds = round((time.perf_counter() - started) / len(sources), 6)
     versions = _versions()
-    options = {one.name: getattr(method, one.name) for one in fields(method)}
-    if smooth is not None:
-        options["smooth"] = smooth
-    if not snap:
-        options["snap"] = snap
-    results = []
-    for number, one in enumerate(encoded):
-        decided = int(target[number])
-        said = {name: by_label(model.labels, values[number].tolist()) for name, values in table.items()}
-        described = model.describe(one, per_input[number])
-        notes = [*described.pop("notes", ()), *(found.notes[number] if found.notes else [])]
-        described.setdefault("baseline", model.baseline)
-        selecting, read = rules[number], described.pop("read", None)
-        if read is not None:  # a share of what the model reads is another share of the whole picture
-            selecting = selecting.as_threshold(described["scores"][read])
-        rival = None if rivals is None else rivals[number]
-        judged = said if rival is None else of_the_two(said, model.labels[decided], model.labels[rival])
-        notes += selection_notes(
-            Selection(
-                model.kind,
-                model.unit,
-                model.labels[decided],
-                judged,
-                described["baseline"],
-                int(whole_groups[number].sum()),
-                len(whole_groups[number]),
-                getattr(method, "sparsity", None) if getattr(method, "own", 0.0) else None,
-            )
+    return [
+        _describe(model, encoded[number], number, scored, request, seconds, versions) for number in range(len(encoded))
+    ]
+
+
+def _score(
+    model: Model,
+    batch: Batch,
+    encoded: Sequence[Any],
+    titles: Sequence[str],
+    request: _Request,
+    progress: Progress | None,
+) -> _Scored:
+    """Scores, selections and the model's predictions for them."""
+    with torch.no_grad():
+        logits = batch.logits(batch.ones())
+    _check_logits(logits, batch, titles)
+    full = batch.pool(batch.probabilities(logits)).mean(-2)
+    requested = torch.tensor([-1 if target is None else target for target in request.targets], device=batch.device)
+    target = torch.where(requested < 0, full.argmax(-1), requested)
+    # the question that the method answers: the target among all classes, or against its rival alone
+    question, question_target, question_full = batch, target, full
+    if request.rivals is not None:
+        against = torch.tensor(request.rivals, device=batch.device)
+        check_rivals(model, target, against, titles)
+        question = batch.contrasted(target, against)
+        question_target, question_full = torch.full_like(target, CHOSEN), question.predict()
+    attribution = run_method(question, request.method, question_target, progress)
+    row_scores = attribution.scores
+    if request.smooth is not None:
+        row_scores = smooth_scores(row_scores, batch, request.smooth)
+    scores = [values.float().cpu() for values in batch.gather(row_scores)]
+    _check_scores(scores, titles, request.method)
+    if request.rule is None:
+        rules = choose_rules(question, request.method.rules, scores, question_target, question_full)
+    else:
+        rules = [request.rule] * batch.inputs
+    by_rule = [rule.select(values.numpy()) for rule, values in zip(rules, scores, strict=True)]
+    selected = by_rule
+    if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
+        words, values = [text.units for text in encoded], [unit_scores.numpy() for unit_scores in scores]
+        selected = snapped(question, question_target, question_full, words, values, by_rule)
+    keep = batch.spread([torch.from_numpy(selection).float() for selection in selected])
+    predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
+    probabilities = dict(
+        zip(("full", "rationale", "complement", "baseline"), torch.cat([full[None], predicted]).cpu(), strict=True)
+    )
+    thresholds = [curve_thresholds(values.numpy()) for values in scores] if request.curve else []
+    curve = curve_probabilities(batch, scores, thresholds) if request.curve else None
+    _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
+    return _Scored(
+        target,
+        scores,
+        rules,
+        by_rule,
+        selected,
+        probabilities,
+        thresholds,
+        curve,
+        attribution.steps or [0] * batch.inputs,
+        attribution.stop or [""] * batch.inputs,
+        attribution.notes or [[] for _ in range(batch.inputs)],
+    )
+
+
+def _describe(
+    model: Model,
+    encoded: Any,
+    number: int,
+    scored: _Scored,
+    request: _Request,
+    seconds: float,
+    versions: Mapping[str, str],
+) -> Rationale:
+    """The rationale of one input, in the units of the input itself."""
+    target = model.labels[int(scored.target[number])]
+    against = None if request.rivals is None else model.labels[request.rivals[number]]
+    probabilities = {
+        name: by_label(model.labels, values[number].tolist()) for name, values in scored.probabilities.items()
+    }
+    description = InputDescription.of(model.describe(encoded, scored.scores[number]))
+    baseline = description.baseline or model.baseline
+    rule = scored.rules[number]
+    if description.read_mask is not None:  # a share of what the model reads is another share of the whole image
+        rule = rule.as_threshold(description.scores[description.read_mask])
+    selected, by_rule, method = scored.selected[number], scored.by_rule[number], request.method
+    notes = selection_notes(
+        Selection(
+            kind=model.kind,
+            unit=model.unit,
+            target=target,
+            probabilities=probabilities if against is None else of_the_two(probabilities, target, against),
+            baseline=baseline,
+            selected=int(selected.sum()),
+            units=len(selected),
+            sparsity=getattr(method, "sparsity", None) if getattr(method, "own", 0.0) else None,
         )
-        results.append(
-            Rationale(
-                **described,
-                target=model.labels[decided],
-                against=None if rival is None else model.labels[rival],
-                labels=model.labels,
-                probabilities=said,
-                method=method.name,
-                model=model.name,
-                rule=selecting,
-                selection=None if np.array_equal(whole_groups[number], selections[number]) else whole_groups[number],
-                unit=model.unit,
-                options=options,
-                seed=seed,
-                steps=found.steps[number] if found.steps else 0,
-                stop=found.stop[number] if found.stop else "",
-                seconds=round(seconds, 6),
-                notes=tuple(notes),
-                curve=None
-                if sizes is None
-                else make_curve(model.labels, described["scores"], thresholds[number], sizes[:, :, number]),
-                versions=versions,
-            )
-        )
-    return results
+    )
+    curve = None
+    if scored.curve is not None:
+        curve = make_curve(model.labels, description.scores, scored.thresholds[number], scored.curve[:, :, number])
+    return Rationale(
+        text=description.text,
+        pair=description.pair,
+        units=description.units,
+        scores=description.scores,
+        picture=description.picture,
+        sound=description.sound,
+        name=description.name,
+        segments=description.segments,
+        baseline=baseline,
+        target=target,
+        against=against,
+        labels=model.labels,
+        probabilities=probabilities,
+        method=method.name,
+        model=model.name,
+        rule=rule,
+        selection=None if np.array_equal(selected, by_rule) else selected,
+        unit=model.unit,
+        options=request.options,
+        seed=request.seed,
+        steps=scored.steps[number],
+        stop=scored.stop[number],
+        seconds=seconds,
+        notes=(*description.notes, *scored.notes[number], *notes),
+        curve=curve,
+        versions=versions,
+    )
 
 
 def _requested_rule(threshold: float | None, share: float | None, top: int | None) -> Rule | None:
@@ -272,33 +348,33 @@ def _requested_rule(threshold: float | None, share: float | None, top: int | Non
 
 
 def _check_logits(logits: Tensor, batch: Batch, titles: Sequence[str]) -> None:
-    """A model that answers NaN or infinity is reported, with the input it did so for."""
-    bad = ~torch.isfinite(logits).all(-1)
-    if bad.any():
+    row = first_nonfinite(logits)
+    if row is not None:
         raise InputError(
-            f"the model gives NaN or infinite logits for {titles[int(batch.rows.input[bad][0])]}; check its weights, "
+            f"the model gives NaN or infinite logits for {titles[int(batch.rows.input[row])]}; check its weights, "
             "or load it in float32 if it is in half precision"
         )
 
 
 def _check_probabilities(measured: Sequence[Tensor], titles: Sequence[str]) -> None:
     """`measured`: tensors whose first axis is that of the inputs."""
-    for number, title in enumerate(titles):
-        if not all(torch.isfinite(values[number]).all() for values in measured):
+    for values in measured:
+        number = first_nonfinite(values)
+        if number is not None:
             raise InputError(
-                f"the model gives NaN or infinite logits for {title} when parts of it are replaced; "
+                f"the model gives NaN or infinite logits for {titles[number]} when parts of it are replaced; "
                 "check its weights, or try another baseline"
             )
 
 
 def _check_scores(scores: Sequence[Tensor], titles: Sequence[str], method: Method) -> None:
     for values, title in zip(scores, titles, strict=True):
-        if not torch.isfinite(values).all():
-            where = "its gradients" if "gradients" in method.needs else "its answers when parts are replaced"
-            raise InputError(f"{method.name} found no finite scores for {title}: {where} are NaN or infinite")
+        if first_nonfinite(values) is not None:
+            cause = "its gradients" if "gradients" in method.needs else "its predictions when parts are replaced"
+            raise InputError(f"{method.name} gives no finite scores for {title}: {cause} are NaN or infinite")
 
 
-def _shifted(progress: Callable[[float], None] | None, begin: float, share: float) -> Callable[[float], None] | None:
+def _shifted(progress: Progress | None, begin: float, share: float) -> Progress | None:
     return None if progress is None else lambda done: progress(begin + share * done)
 
 

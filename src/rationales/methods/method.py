@@ -26,6 +26,10 @@ class Attribution:
     stop: list[str] = field(default_factory=list)
     notes: list[list[Note]] = field(default_factory=list)
 
+    def detached(self) -> Attribution:
+        """The same with scores that no gradient flows through."""
+        return replace(self, scores=self.scores.detach())
+
 
 @dataclass(frozen=True)
 class Method(ABC):

@@ -4,11 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from rationales.models.batch import Batch
+from rationales.rationale import Note
+
+
+@dataclass(frozen=True, eq=False)
+class InputDescription:
+    """What a result says of an input, in the input's own units."""
+
+    text: str
+    units: Any
+    scores: np.ndarray  # (units,)
+    pair: str | None = None
+    picture: np.ndarray | None = None  # (height, width, 3) uint8
+    sound: np.ndarray | None = None  # (samples,) float32
+    name: str | None = None
+    baseline: str | None = None  # where each input has its own
+    segments: int = 1
+    notes: tuple[Note, ...] = ()
+    read_mask: np.ndarray | None = None  # (units,) bool: what the model reads, where results have other units
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> InputDescription:
+        """From the fields that `Model.describe` gives."""
+        known = dict(fields)
+        return cls(read_mask=known.pop("read", None), notes=tuple(known.pop("notes", ())), **known)
 
 
 class Model(Protocol):
