@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rationales.evaluation.collecting import Progress
-from rationales.evaluation.entries import MethodEntry, entries
-from rationales.evaluation.protocol import Protocol
-from rationales.evaluation.selection import Selection
-from rationales.evaluation.study import study
-from rationales.evaluation.table import Table
+from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.preparation import prepare_evaluation
+from rationales.evaluation.protocols import Protocol
+from rationales.evaluation.selection.rules import SelectionRule
+from rationales.evaluation.tables.table import Table
 from rationales.models.model import Model
 
 
@@ -25,7 +25,7 @@ def evaluate(
     progress: Progress | None = None,
     cache: Any = None,
     *,
-    selection: str | Selection | None = None,
+    selection: str | SelectionRule | None = None,
     filler: Any = None,
 ) -> Table:
     """Judge methods by metrics on examples.
@@ -38,11 +38,11 @@ def evaluate(
     `fill`. `progress` is called with the share done. An input for which a metric is not defined has no value in it; the
     table says how many had one.
     """
-    rows = entries(methods, smooth, model.kind)
-    made = study(
+    entries = resolve_entries(methods, smooth, model.kind)
+    prepared = prepare_evaluation(
         model, examples, protocol, metrics, seed=seed, cache=cache, selection=selection, filler=filler
     )  # what is wrong with the examples is told before any work
-    found = made.rows(rows, progress)
+    table_rows = prepared.rows(entries, progress)
     if progress is not None:
         progress(1.0)
-    return made.table(found)
+    return prepared.table(table_rows)
