@@ -182,7 +182,7 @@ class TestGrid:
             assert again == pytest.approx(field, abs=1e-6)
 
     def test_is_for_pictures(self):
-        with pytest.raises(OptionError, match="reads no pictures"):
+        with pytest.raises(OptionError, match="reads no images"):
             to_model_grid(np.zeros((4, 4)), rationales.load())
 
 

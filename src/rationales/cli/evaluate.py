@@ -1,4 +1,4 @@
-"""`rationales evaluate`: methods judged side by side on any data."""
+"""`rationales evaluate`: methods evaluated side by side on any data."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def add(app: typer.Typer) -> None:
-    """Enter the command."""
+    """Register the command."""
     app.command()(evaluate)
 
 
 @clean_exit
 def evaluate(
     data: Annotated[
-        str, typer.Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of pictures.")
+        str, typer.Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of images.")
     ],
     methods: Annotated[list[str], methods_option()],
     protocol: Annotated[
@@ -124,14 +124,14 @@ def evaluate(
 
 
 def score_folder() -> Path:
-    """Where scores are kept when nothing is said."""
+    """Default folder of the cached scores."""
     from rationales.data.archives import cache_folder
 
     return cache_folder().parent / "scores"
 
 
 def write_table(table: Table, out: Path, markdown: str, plotted_metrics: Sequence[str] | None = None) -> None:
-    """table.md, table.csv, table.json and plot.png; what is written, and what cannot be, is told on stderr.
+    """table.md, table.csv, table.json and plot.png; what was and what could not be written is reported on stderr.
 
     `drawn`: the metrics of the plot, where it is not all of them.
     """
@@ -149,7 +149,7 @@ def write_table(table: Table, out: Path, markdown: str, plotted_metrics: Sequenc
 
 
 def _protocol(text: str) -> str | Protocol:
-    """A preset, with the fields that were given in place of its own."""
+    """The preset that `text` names, with the fields that it sets."""
     from rationales.evaluation.protocols import PRESETS, unknown_protocol
 
     name, *settings = text.split(":")

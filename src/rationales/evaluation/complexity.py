@@ -28,7 +28,7 @@ def share(selected: np.ndarray) -> float:
 def keep_entropy(scores: np.ndarray) -> float:
     """Mean entropy in bits of keeping each unit or not: 0 if every keep is 0 or 1, 1 if every keep is 0.5.
 
-    Scores within [0, 1] are taken for keeps; others are first made so (the positive part over the largest).
+    Scores within [0, 1] are read as keeps; others are first normalised (the positive part over the largest).
     """
     values = np.asarray(scores, dtype=np.float64)
     keep = values if values.size and values.min() >= 0 and values.max() <= 1 else normalised(values)

@@ -1,4 +1,4 @@
-"""The rows that a table is asked for: a method by name, or with options, smoothing and a title of its own."""
+"""The requested rows of a table: methods by name, or with options, smoothing and a title."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RANDOM = "random"
 
 
 class _TableDefault:
-    """Stands for a smoothing that is not given: the table's own."""
+    """Stands for a smoothing that was not set: the table's own."""
 
     def __repr__(self) -> str:
         return "as the table"
@@ -28,7 +28,7 @@ TABLE_DEFAULT = _TableDefault()
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A row to be: `smooth` None means none, and left out it means what the table says."""
+    """A requested row; `smooth` None means no smoothing, left out it means the table's."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class MethodEntry:
 
 @dataclass(frozen=True)
 class ResolvedEntry:
-    """A row that can be made."""
+    """A row with its method built and its title and smoothing settled."""
 
     title: str
     method: Method
@@ -48,7 +48,7 @@ class ResolvedEntry:
 def resolve_entries(
     methods: Sequence[str | Mapping[str, Any] | MethodEntry], smooth: float | None, kind: str
 ) -> list[ResolvedEntry]:
-    """The rows, checked and built; a random one comes last where none was asked for."""
+    """The rows, checked and built; a row of random scores is added at the end unless it was requested."""
     if isinstance(methods, str):
         raise OptionError(f"methods is a list of methods: [{methods!r}]")
     if not methods:

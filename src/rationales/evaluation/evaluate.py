@@ -1,4 +1,4 @@
-"""Judge methods on examples: one row for each, a random row always, every choice on record."""
+"""Evaluate methods on examples: one row per method and one of random scores, with every setting on record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def evaluate(
     entries = resolve_entries(methods, smooth, model.kind)
     prepared = prepare_evaluation(
         model, examples, protocol, metrics, seed=seed, cache=cache, selection=selection, filler=filler
-    )  # what is wrong with the examples is told before any work
+    )  # checks the examples before any computation
     table_rows = prepared.rows(entries, progress)
     if progress is not None:
         progress(1.0)

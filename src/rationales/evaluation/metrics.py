@@ -36,14 +36,14 @@ class Metric:
     higher: bool | None  # is better; None: neither is
     kind: str  # one of KINDS
     function: Callable[..., Any]
-    default: bool = False  # measured where nothing else is asked for and what it needs is there
+    default: bool = False  # measured by default where what it needs is available
     fitted_to: str = "token-f1"  # choice: the metric that a fitted selection is fitted to
     weight: Callable[[np.ndarray, np.ndarray], float] | None = None  # choice: of an input in the pooled value
     selection: str = ""  # choice, shape: the selection after an @ in the name; none: the table's
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What must be there: model (it is asked again), marks (people's, in texts), boxes (in pictures), text."""
+        """What must be available: model (more forward passes), marks (people's, in texts), boxes (in images), text."""
         return {
             "curves": ("model",),
             "image": ("boxes",),

@@ -242,7 +242,7 @@ def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -
         raise InputError(f"two examples are called {duplicate!r}; names must be unique")
     for example in examples:
         if (example.picture is None) == (model.kind == "image"):
-            kind = "a picture" if model.kind == "image" else "a text"
+            kind = "an image" if model.kind == "image" else "a text"
             raise InputError(f"{whereabouts(example)} is not {kind}, which is what {model.name} reads")
         if example.label is None and (protocol.label == "gold" or protocol.only_correct):
             advice = "use one that measures the predicted label"

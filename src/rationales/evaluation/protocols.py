@@ -25,7 +25,7 @@ class Protocol:
         "baseline",
         "what removed units become: baseline (the model's own), reference (the first of mask, unk, pad that the "
         "tokenizer has), pad, mask, unk, zero or mean at the word embeddings; delete; fill (a masked language model's "
-        "words); for pictures baseline, or the names of several, each measured apart, then averaged",
+        "words); for images baseline, or the names of several, each measured apart, then averaged",
     )
     retokenise: bool = option(
         False, "delete: write the text anew without the words and encode it again, instead of taking their tokens out"
@@ -102,7 +102,7 @@ class Protocol:
 
     def _check_removal(self) -> None:
         if isinstance(self.removal, str) and self.removal not in REMOVALS:
-            known = f"{', '.join(REMOVALS)}, or a tuple of baselines for pictures"
+            known = f"{', '.join(REMOVALS)}, or a tuple of baselines for images"
             raise self._error(f"there is no removal {self.removal!r}; there is: {known}")
         if not self.removal:
             raise self._error("a tuple of baselines needs at least one name")
@@ -114,7 +114,7 @@ class Protocol:
 
     @property
     def images(self) -> bool:
-        """Whether the removal names baselines of pictures."""
+        """Whether the removal names baselines of images."""
         return not isinstance(self.removal, str)
 
     def divisor(self, levels: int) -> float | None:
@@ -284,7 +284,7 @@ PRESETS: dict[str, Protocol] = {
         ),
     )
 }
-_IMAGE_VARIANTS = {"marc": "marc-images"}  # the same recipe with the baselines of the paper's picture experiment
+_IMAGE_VARIANTS = {"marc": "marc-images"}  # the same recipe with the baselines of the paper's image experiment
 
 
 def unknown_protocol(name: str) -> OptionError:

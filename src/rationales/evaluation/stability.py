@@ -22,7 +22,7 @@ TEXT_BASELINES, IMAGE_BASELINES = ("pad", "mask", "unk", "zero"), ("black", "whi
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """How well several runs agree on each input, the mean over all pairs of runs. NaN where it is not defined."""
+    """Agreement of several runs on each input, averaged over all pairs of runs; NaN where it is not defined."""
 
     between: tuple[str, ...]  # the runs
     rank: np.ndarray  # (inputs,) Spearman's correlation of the scores
@@ -64,7 +64,7 @@ def between_seeds(
     smooth: float | None = None,
     rule: str | SelectionRule = "share=0.2",
 ) -> Stability:
-    """Explain the same inputs once with each seed, and see how well the results agree."""
+    """Explain the same inputs once with each seed and measure the agreement of the results."""
     if len(set(seeds)) < 2:
         raise OptionError(f"agreement between seeds needs at least two different ones, not {list(seeds)}")
     return agreement({str(seed): _scores(model, inputs, method, options, smooth, seed) for seed in seeds}, rule)
@@ -81,9 +81,9 @@ def between_baselines(
     seed: int = 0,
     rule: str | SelectionRule = FixedShare(0.2),  # noqa: B008  # frozen, so that one for all calls does no harm
 ) -> Stability:
-    """Explain the same inputs once with each baseline, and see how well the results agree.
+    """Explain the same inputs once with each baseline and measure the agreement of the results.
 
-    By default those of pad, mask, unk and zero that the tokenizer has; for pictures black, white, mean and blur-10.
+    By default those of pad, mask, unk and zero that the tokenizer has; for images black, white, mean and blur-10.
     """
     baseline_names = tuple(baselines) if baselines is not None else _default_baselines(model)
     if len(set(baseline_names)) < 2:

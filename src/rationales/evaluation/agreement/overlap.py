@@ -50,7 +50,7 @@ def token_iou(gold: np.ndarray, selected: np.ndarray) -> float:
 
 
 def micro_f1(golds: Sequence[np.ndarray], selected: Sequence[np.ndarray]) -> float:
-    """F1 of all inputs' units thrown together; the mean of `token_f1` weighted with |gold| + |selected|."""
+    """F1 of the units of all inputs pooled; the mean of `token_f1` weighted with |gold| + |selected|."""
     sums = np.sum(
         [_overlap(gold, input_selected) for gold, input_selected in zip(golds, selected, strict=True)], axis=0
     )

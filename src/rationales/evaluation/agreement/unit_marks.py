@@ -53,7 +53,7 @@ def unit_extents(example: Any, units: Sequence[Unit]) -> UnitExtents:
 
 
 def gold_units(example: Any, extents: UnitExtents) -> np.ndarray | None:
-    """(n,) bool: the units that share a character with a mark; None if nobody was asked to mark anything."""
+    """(n,) bool: the units that share a character with a mark; None if the example has no annotation."""
     spans, pair_spans = example.spans, getattr(example, "pair_spans", None)
     if spans is None and pair_spans is None:
         return None

@@ -1,4 +1,4 @@
-"""Scores and marks on the same words: the white-space tokens that people marked, whatever units a model has."""
+"""Scores and marks on white-space tokens, which is what people marked, whatever the units of a model are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rationales.rationale import Unit
 
 
 def gold_words(example: Any) -> np.ndarray | None:
-    """(words,) bool: what people marked of an example's text, then of its pair; None if nobody was asked."""
+    """(words,) bool: what people marked of the text, then of its pair; None without any annotation."""
     spans, pair_spans = example.spans, getattr(example, "pair_spans", None)
     if spans is None and pair_spans is None:
         return None
@@ -83,6 +83,6 @@ def gold_pixels(boxes: Sequence[tuple[int, int, int, int]], height: int, width: 
     for left, top, right, bottom in boxes:
         if not (0 <= left < right <= width and 0 <= top < bottom <= height):
             box = (left, top, right, bottom)
-            raise InputError(f"{name or 'the picture'}: the box {box} lies outside of its {width} × {height} pixels")
+            raise InputError(f"{name or 'the image'}: the box {box} lies outside of its {width} × {height} pixels")
         inside[top:bottom, left:right] = True
     return inside

@@ -1,4 +1,4 @@
-"""The two curves that faithfulness is read off, and the numbers made of them."""
+"""The two curves that faithfulness is read off, and the metrics computed from them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class FaithfulnessCurves:
 
 
 def concatenate_curves(pieces: Sequence[FaithfulnessCurves], order: np.ndarray | None = None) -> FaithfulnessCurves:
-    """The parts as one, in this order or as they come; a part with fewer levels gets some more that do not count."""
+    """The pieces as one, in this order or as they come; shorter ones are padded with levels that do not count."""
     levels = max(curves.share.shape[1] for curves in pieces)
 
     def concatenate(name: str) -> np.ndarray:

@@ -75,9 +75,8 @@ class Filler:
         masked = [_masked_tokens(row, removed[number]) for number, row in numbered_rows]
         rows_to_fill = [position for position, marks in enumerate(masked) if marks.any()]
         words: list[dict[int, str]] = [{} for _ in inputs]
-        for position, ids in self._predicted(
-            [numbered_rows[position][1] for position in rows_to_fill], [masked[position] for position in rows_to_fill]
-        ):
+        predicted = self._predicted([numbered_rows[n][1] for n in rows_to_fill], [masked[n] for n in rows_to_fill])
+        for position, ids in predicted:
             number, row = numbered_rows[rows_to_fill[position]]
             owner = np.asarray(row.owner)
             for unit in np.unique(owner[masked[rows_to_fill[position]]]).tolist():
@@ -87,7 +86,7 @@ class Filler:
         return words
 
     def _predicted(self, rows: Sequence[TokenRow], masked: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-        """The token ids of each row with the hidden ones replaced by the likeliest."""
+        """The token ids of each row with the masked ones replaced by the likeliest."""
         if not rows:
             return
         device = next(self.module.parameters()).device

@@ -1,4 +1,4 @@
-"""Scores at the size of a picture, taken back to what the model reads of it."""
+"""Scores at the size of an image, resized to what the model reads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rationales.models.model import Model
 
 
 def to_model_grid(scores: np.ndarray, model: Model) -> np.ndarray:
-    """(h, w) at a picture's own size -> (H, W) as the model reads it; 0 where the model sees padding.
+    """(h, w) at an image's own size -> (H, W) as the model reads it; 0 where the model sees padding.
 
-    Bilinear between the centres of pixels, averaged where the picture is the larger one: the other direction of
+    Bilinear between the centres of pixels, averaged where the image is the larger one: the inverse of
     `pictures.back`.
     """
     if not isinstance(model, ImageModel):
-        raise OptionError(f"{model.name} reads no pictures")
+        raise OptionError(f"{model.name} reads no images")
     fit = model.fit
     rows, columns, top, left = fit.layout(*scores.shape)
     down, across = (
@@ -29,8 +29,8 @@ def to_model_grid(scores: np.ndarray, model: Model) -> np.ndarray:
 
 
 def _resize_weights(size: int, resized: int, begin: int, model_size: int) -> torch.Tensor:
-    """(wanted, size): the share of every pixel of the picture in every pixel that the model reads, along one side."""
-    pixel = torch.arange(model_size, dtype=torch.float64)[:, None] - begin + 0.5  # a place on the resized picture
+    """(model_size, size): weight of each pixel of the image in each pixel that the model reads, along one side."""
+    pixel = torch.arange(model_size, dtype=torch.float64)[:, None] - begin + 0.5  # position on the resized image
     centre = (torch.arange(size, dtype=torch.float64) + 0.5) * resized / size
     share = (1 - (centre - pixel).abs() / max(1.0, resized / size)).clamp(min=0)
     inside = (pixel > 0) & (pixel < resized)

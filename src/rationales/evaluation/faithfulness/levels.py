@@ -63,7 +63,7 @@ def select_levels(
     """Rank the units of B inputs and count how many each level selects.
 
     scores: one (units,) array per input, finite. keys: one number per input, the source of what breaks its ties.
-    real: (B, N) bool where not all units of an input exist (a padded picture); by default all do.
+    real: (B, N) bool where not all units of an input exist (a padded image); by default all do.
     """
     lengths = [len(values) for values in scores]
     sort_device = (

@@ -172,32 +172,26 @@ def _by_texts(
     rewrite: Callable[[Sequence[Encoded], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]],
 ) -> Tensor:
     """Rewrite every different variant once, and pass many of them through the model together, packed by length."""
-    kinds = variants.count.shape[0]
+    variant_count = variants.count.shape[0]
     device = model.networks[0].baseline.device
     rank, count, flip = levels.rank.cpu().numpy(), variants.count.cpu().numpy(), variants.flip.cpu().numpy()
     jobs: list[Rewrite] = []
-    job_index = np.zeros((kinds, len(encoded)), dtype=np.int64)
+    job_index = np.zeros((variant_count, len(encoded)), dtype=np.int64)
     for input_index, item in enumerate(encoded):
         job_of_variant: dict[tuple[int, bool, bool], int] = {}
         unit_rank = rank[input_index, : len(item.units)]
-        for number_of_variant in range(kinds):
-            untouched = number_of_variant == variants.untouched
-            variant = (int(count[number_of_variant, input_index]), bool(flip[number_of_variant]), untouched)
+        for k in range(variant_count):
+            untouched = k == variants.untouched
+            variant = (int(count[k, input_index]), bool(flip[k]), untouched)
             if variant not in job_of_variant:
                 job_of_variant[variant] = len(jobs)
-                jobs.append(
-                    Rewrite(
-                        item, (unit_rank < count[number_of_variant, input_index]) ^ flip[number_of_variant], untouched
-                    )
-                )
-            job_index[number_of_variant, input_index] = job_of_variant[variant]
+                jobs.append(Rewrite(item, (unit_rank < count[k, input_index]) ^ flip[k], untouched))
+            job_index[k, input_index] = job_of_variant[variant]
     probabilities: list[Tensor] = []
     with model.borrowed(), torch.no_grad():
         for group in _groups(jobs):
-            rewritten_rows = rewrite(
-                [job.input for job in group if not job.untouched], [job.kept for job in group if not job.untouched]
-            )
-            rows = iter(rewritten_rows)
+            changed = [job for job in group if not job.untouched]
+            rows = iter(rewrite([job.input for job in changed], [job.kept for job in changed]))
             encodings = [job.input if job.untouched else _plain(job.input, next(rows)) for job in group]
             batch = model.batch(encodings)
             probabilities.append(batch.pool(batch.probabilities(batch.logits(batch.ones()))))
@@ -205,7 +199,7 @@ def _by_texts(
 
 
 def _groups(jobs: Sequence[Rewrite]) -> list[list[Rewrite]]:
-    """Jobs in their order, cut so that about `ROWS` rows are prepared at once."""
+    """Jobs in their order, cut so that about `ROWS_AT_ONCE` rows are prepared at once."""
     groups: list[list[Rewrite]] = [[]]
     size = 0
     for job in jobs:

@@ -1,4 +1,4 @@
-"""What a method says of many inputs, unit by unit on the model's own grid: the raw scores that metrics judge.
+"""Raw scores of many inputs, unit by unit as the model reads them: what metrics are computed from.
 
 A method scores rows (segments); only then are rows smoothed, and blended to inputs. Both are cheap beside the method,
 so rows are what is kept and shared: a table with five widths of smoothing asks the method once.
@@ -35,7 +35,7 @@ class RawScores:
 
 
 def predict(model: Model, encoded: Sequence[Any]) -> np.ndarray:
-    """(inputs, classes): what the model says of the whole inputs."""
+    """(inputs, classes): the model's probabilities for the whole inputs."""
     with model.borrowed():
         return model.batch(encoded).predict().double().cpu().numpy()
 
@@ -52,7 +52,7 @@ def attribute(
 ) -> list[RawScores]:
     """Score the units of inputs that `model.encode` gave, all together; `smooth` is a Gaussian over neighbours.
 
-    An input for which the method finds no finite scores is told as a failure, and does not spoil the others.
+    An input for which the method finds no finite scores is reported as a failure; the others are unaffected.
     """
     rows = score_rows(model, encoded, method, targets, seed=seed, progress=progress)
     return blend(model.batch(encoded, seed), encoded, rows, smooth)
@@ -86,29 +86,23 @@ def blend(
 ) -> list[RawScores]:
     """Scores of rows -> (units,) scores of each input of the batch, smoothed with this width first.
 
-    The seconds stay those of the method, so that a table that is made again from kept scores says the same.
+    The seconds stay those of the method, so that a table computed again from cached scores is the same.
     """
     flat_scores = [
-        np.zeros(unit_scores, np.float32) if entry.scores is None else entry.scores
-        for entry, unit_scores in zip(rows, _units_per_input(batch), strict=True)
+        np.zeros(count, np.float32) if raw.scores is None else raw.scores
+        for raw, count in zip(rows, _units_per_input(batch), strict=True)
     ]
     with torch.inference_mode(False), torch.no_grad():
         mean = torch.zeros_like(batch.zeros()[: batch.masks])
         mean[batch.rows.real[: batch.masks]] = torch.from_numpy(np.concatenate(flat_scores)).to(mean)
         scores = mean[batch.rows.mask]
         values = batch.gather(scores if smooth is None else smooth_scores(scores, batch, smooth))
-    unit_scores = [
-        _pad_image(entry, values_of_input.float().cpu().numpy())
-        for entry, values_of_input in zip(encoded, values, strict=True)
-    ]
-    return [
-        entry if entry.scores is None else replace(entry, scores=values_of_input)
-        for entry, values_of_input in zip(rows, unit_scores, strict=True)
-    ]
+    units = [_pad_image(item, tensor.float().cpu().numpy()) for item, tensor in zip(encoded, values, strict=True)]
+    return [raw if raw.scores is None else replace(raw, scores=array) for raw, array in zip(rows, units, strict=True)]
 
 
 def row_units(encoded: Any) -> int:
-    """How many numbers an input's scores of rows have."""
+    """Length of an input's scores of rows."""
     if isinstance(encoded, EncodedPicture):
         return int(encoded.real.sum())
     return sum(len(row.units) for row in encoded.rows)
@@ -122,7 +116,7 @@ def _units_per_input(batch: Batch) -> list[int]:
 
 
 def _pad_image(encoded: Any, scores: np.ndarray) -> np.ndarray:
-    """A picture's scores with the padding after its last pixel, which is no unit."""
+    """An image's scores, padded with zeros after its last pixel to the size that the model reads."""
     return np.pad(scores, (0, encoded.real.numel() - len(scores))) if isinstance(encoded, EncodedPicture) else scores
 
 

@@ -34,7 +34,7 @@ FORMAT = 2  # raised when entries would be misread
 
 @dataclass(eq=False)
 class Cache:
-    """A folder of scores; where it cannot be written, scores are not kept and `problem` says why."""
+    """A folder of scores; where it cannot be written, scores are not stored and `problem` says why."""
 
     folder: Path
     problem: str = ""
@@ -46,7 +46,7 @@ class Cache:
             self.problem = f"{self.folder} cannot be made ({error.strerror})"
 
     def get(self, key: str, units: int) -> RawScores | None:
-        """The entry, if it is there, whole and of the right length."""
+        """The entry, if it exists, is complete and has the right length."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -61,7 +61,7 @@ class Cache:
         return RawScores(scores, float(header.get("seconds", 0.0)))
 
     def put(self, key: str, entry: RawScores) -> None:
-        """Keep scores; failures are not kept, they may be mended. After a write that failed nothing more is kept."""
+        """Store scores; failures are not stored. After a failed write nothing more is stored."""
         from safetensors.numpy import save
 
         if entry.scores is None or self.problem:
@@ -100,7 +100,7 @@ def entry_key(model_fingerprint: str, input_fingerprint: str, method: Method, ta
 
 
 def model_fingerprint(model: Model) -> str:
-    """A fingerprint of a model: its weights, bit by bit, and every setting that changes what it says."""
+    """Fingerprint of a model: its weights, bit by bit, and every setting that changes its output."""
     if isinstance(model, TextModel):
         modules: Sequence[nn.Module] = [network.module for network in model.networks]
         vectors = [network.baseline for network in model.networks]
@@ -123,7 +123,7 @@ def model_fingerprint(model: Model) -> str:
 
 
 def input_fingerprint(encoded: Any) -> str:
-    """A fingerprint of an input as the model reads it, and of what its randomness comes from."""
+    """Fingerprint of an input as the model reads it, and of the content that seeds its random numbers."""
     if isinstance(encoded, EncodedPicture):
         content = np.ascontiguousarray(encoded.source.pixels).tobytes()
         return _digest(content, _raw(encoded.pixels), _raw(encoded.real))

@@ -48,7 +48,7 @@ class SelectionRule(ABC):
     needs: ClassVar[tuple[str, ...]] = ()
 
     def check(self, gold: Sequence[np.ndarray | None]) -> None:
-        """Raise an InputError where these marks are not enough for the rule; asked before anything is computed."""
+        """Raise an InputError where these marks are not enough for the rule; called before anything is computed."""
         if "marks" in self.needs:
             SelectionInputs((), gold).marks(self.name)
 

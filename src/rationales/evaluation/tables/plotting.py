@@ -1,4 +1,4 @@
-"""A table as a picture: one panel for each metric, one dot with its interval for each row. Needs matplotlib."""
+"""A plot of a table: one panel for each metric, one dot with its interval for each row. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -43,19 +43,12 @@ def plot(table: Table, path: str | os.PathLike[str]) -> Path:
                 continue
             colour = FIRST_ROW_COLOUR if position == 0 else OTHER_ROWS_COLOUR
             if not math.isnan(estimate.low):
-                panel.plot(
-                    [estimate.low, estimate.high],
-                    [position, position],
-                    color=colour,
-                    linewidth=1.6,
-                    solid_capstyle="butt",
-                )
+                ends = [estimate.low, estimate.high]
+                panel.plot(ends, [position] * 2, color=colour, linewidth=1.6, solid_capstyle="butt")
             panel.plot([estimate.mean], [position], "o", color=colour, markersize=5)
         chance = [row.cells[name].estimate.mean for row in table.rows if row.method == "random" and name in row.cells]
         if chance and not math.isnan(chance[0]):
-            panel.axvline(
-                chance[0], color=OTHER_ROWS_COLOUR, linewidth=0.8, linestyle=":"
-            )  # what needs no method at all
+            panel.axvline(chance[0], color=OTHER_ROWS_COLOUR, linewidth=0.8, linestyle=":")  # the chance level
         panel.set_title(name + direction(name), fontsize=9)
         panel.grid(axis="x", color="#e2e8f0", linewidth=0.8)
         panel.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""A table of methods and metrics: every input's value is kept, so that intervals and tests can be made from it."""
+"""A table of methods and metrics, with the value of every input, from which intervals and tests are computed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TableRow:
     """One method with its settings."""
 
     title: str
-    cells: Mapping[str, Cell]  # by metric; a metric that a row has no value for (people, probabilities) is left out
+    cells: Mapping[str, Cell]  # by metric; metrics that do not apply to a row (people, probabilities) are left out
     method: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     smooth: float | None = None
@@ -52,7 +52,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """What `evaluate` gives: rows, and everything that is needed to read and to repeat them."""
+    """The result of `evaluate`: rows, and everything needed to read and to repeat them."""
 
     rows: tuple[TableRow, ...]
     metrics: tuple[str, ...]
@@ -63,7 +63,7 @@ class Table:
     baseline: str
     seed: int
     versions: Mapping[str, str]
-    remarks: tuple[str, ...] = ()  # whatever else a reader must know
+    remarks: tuple[str, ...] = ()  # further notes for the reader
     recipe: str = ""  # what is measured, where no protocol says it
     unit: str = "inputs"  # what values are of: inputs, or runs with the mean of each
 
@@ -74,7 +74,7 @@ class Table:
         raise OptionError(f"the table has no row {title!r}; its rows are: {', '.join(row.title for row in self.rows)}")
 
     def with_row(self, title: str, values: Mapping[str, Sequence[float]], **fields: Any) -> Table:
-        """The table with one more row, such as what people reach; values are (inputs,) by metric."""
+        """The table with another row, such as the agreement between people; values are (inputs,) by metric."""
         for name, metric_values in values.items():
             if len(metric_values) != len(self.inputs):
                 raise OptionError(f"{len(metric_values)} values of {name} for the table's {len(self.inputs)} inputs")
@@ -122,7 +122,7 @@ class Table:
         return "\n".join([*lines, "", *self.notes(reference)]) + "\n"
 
     def notes(self, reference: str | None = None) -> list[str]:
-        """What must be said below a table: where it comes from and how to read it."""
+        """The notes below a table: how it was computed and how to read it."""
         where = f"Model {self.model}, baseline {self.baseline}, {len(self.inputs)} {self.unit}, seed {self.seed}"
         notes = [
             f"{where}; means with 95 % bootstrap intervals over {self.unit}.",
