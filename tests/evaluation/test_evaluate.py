@@ -26,6 +26,7 @@ from rationales.evaluation.scores.attribution import score_rows
 from rationales.evaluation.selection.rules import FixedTop, Otsu
 from rationales.evaluation.tables.table import Table
 from rationales.methods import METHODS, Attribution
+from rationales.rationale import Rule
 
 TEXTS = [
     "we had some bread with soup",
@@ -180,9 +181,16 @@ class TestSelection:
         assert "token-f1@sufficient ↑" in str(evaluate(keyword(), EXAMPLES, sharp, metrics=names))
 
     def test_the_rule_of_a_table_is_on_record(self):
-        for selection, title in (("top=2", "top=2"), (FixedTop(2), "top=2"), (Otsu(), "otsu"), (None, "fitted")):
+        rules = (
+            ("top=2", "top=2"),
+            (FixedTop(2), "top=2"),
+            (Rule(share=0.3), "share=0.3"),
+            (Otsu(), "otsu"),
+            (None, "fitted"),
+        )
+        for selection, title in rules:
             assert evaluate(keyword(), EXAMPLES, ["random"], selection=selection).selection == title
-        bare = [replace(metric, spans=None) for metric in EXAMPLES]
+        bare = [replace(item, spans=None) for item in EXAMPLES]
         assert evaluate(keyword(), bare, ["random"]).selection == "sufficient"
 
     def test_what_selects_nothing_takes_no_rule(self):

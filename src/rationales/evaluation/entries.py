@@ -12,6 +12,7 @@ from rationales.evaluation.protocols import Protocol, find_protocol
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.methods import Method, build
 from rationales.options import check_option
+from rationales.rationale import Rule
 
 RANDOM = "random"
 
@@ -68,7 +69,7 @@ def check_request(
     protocol: str | Protocol,
     metrics: Sequence[str] | None,
     smooth: float | None = None,
-    selection: str | SelectionRule | None = None,
+    selection: str | Rule | SelectionRule | None = None,
     kinds: Sequence[str] = ("text", "image"),
 ) -> None:
     """Raise an OptionError where a name or an option fits none of these kinds of input; nothing has to be loaded."""

@@ -12,6 +12,7 @@ from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.selection.rules import SelectionRule
 from rationales.evaluation.tables.table import Table
 from rationales.models.model import Model
+from rationales.rationale import Rule
 
 
 def evaluate(
@@ -25,18 +26,18 @@ def evaluate(
     progress: Progress | None = None,
     cache: Any = None,
     *,
-    selection: str | SelectionRule | None = None,
+    selection: str | Rule | SelectionRule | None = None,
     filler: Any = None,
 ) -> Table:
-    """Judge methods by metrics on examples.
+    """Evaluate methods by metrics on examples.
 
-    `examples`: of `rationales.data`, or anything with their fields. `methods`: names, or mappings and MethodEntry with
-    name, options, smooth and title; a `random` row is always there. `protocol`: a name or a Protocol. `metrics`: names,
-    by default the usual ones that the examples allow. `smooth`: width of a Gaussian over neighbouring units for every
-    row that does not say otherwise. `cache`: a folder that keeps scores, so that a table goes on where it was stopped.
-    `selection`: how words are selected, instead of the protocol's rule. `filler`: the masked language model of removal
-    `fill`. `progress` is called with the share done. An input for which a metric is not defined has no value in it; the
-    table says how many had one.
+    `examples`: of `rationales.data`, or objects with the same fields. `methods`: names, or mappings or MethodEntry of
+    name, options, smooth and title; a row of random scores is always added. `protocol`: a name or a Protocol.
+    `metrics`: names, by default those that the examples allow. `smooth`: width of a Gaussian over neighbouring units,
+    for every row that sets none. `cache`: a folder for scores, from which an interrupted table continues. `selection`:
+    a selection by name or a `Rule`, instead of the protocol's. `filler`: the masked language model of removal `fill`.
+    `progress` is called with the share done. An input for which a metric is not defined has no value in it; the table
+    gives the number of inputs with a value.
     """
     entries = resolve_entries(methods, smooth, model.kind)
     prepared = prepare_evaluation(

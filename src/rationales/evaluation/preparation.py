@@ -33,6 +33,7 @@ from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.models.model import Model
 from rationales.models.text import TextModel
 from rationales.options import whole
+from rationales.rationale import Rule
 from rationales.version import __version__
 
 
@@ -174,7 +175,7 @@ def prepare_evaluation(
     *,
     seed: int = 0,
     cache: Any = None,
-    selection: str | SelectionRule | None = None,
+    selection: str | Rule | SelectionRule | None = None,
     filler: Any = None,
     coarse: bool = False,
 ) -> PreparedEvaluation:
@@ -214,7 +215,9 @@ def prepare_evaluation(
         or any("model" in rule.needs for rule in selections),
     )
     remarks = () if metrics is not None else explain_missing(available, model.kind)
-    title = _selection_title(selection, default_rule.name)
+    title = selection if isinstance(selection, str) else default_rule.name
+    if table_rule is not None and not isinstance(selection, str):
+        title = _selection_title(table_rule)
     return PreparedEvaluation(settings, example_list, names, gold, gold_labels, title, remarks)
 
 
@@ -280,10 +283,8 @@ def _selections(metrics: Sequence[Metric], default: SelectionRule) -> list[Selec
     ]
 
 
-def _selection_title(selection: str | SelectionRule | None, default: str) -> str:
-    """What a table calls the rule."""
-    if selection is None or isinstance(selection, str):
-        return selection or default
+def _selection_title(selection: SelectionRule) -> str:
+    """The name of a selection in a table, with its number where it has one."""
     value = getattr(selection, "value", None)
     return selection.name if value is None else f"{selection.name}={value:g}"
 

@@ -12,10 +12,11 @@ import numpy as np
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.faithfulness.removal import with_removal_baseline
 from rationales.evaluation.scores.attribution import attribute, predict
-from rationales.evaluation.selection.rules import FixedShare, SelectionInputs, SelectionRule, find_selection
+from rationales.evaluation.selection.rules import SelectionInputs, SelectionRule, find_selection
 from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.methods import build
 from rationales.models.model import Model
+from rationales.rationale import Rule
 
 TEXT_BASELINES, IMAGE_BASELINES = ("pad", "mask", "unk", "zero"), ("black", "white", "mean", "blur-10")
 
@@ -35,7 +36,7 @@ def selection_iou(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.sum(first & second) / either) if either else 1.0
 
 
-def agreement(runs: Mapping[str, Sequence[np.ndarray]], rule: str | SelectionRule = "share=0.2") -> Stability:
+def agreement(runs: Mapping[str, Sequence[np.ndarray]], rule: str | Rule | SelectionRule = "share=0.2") -> Stability:
     """How well runs agree; each run has one (n,) array of scores per input."""
     if len(runs) < 2:
         raise OptionError("agreement needs at least two runs")
@@ -62,7 +63,7 @@ def between_seeds(
     seeds: Sequence[int] = (0, 1, 2),
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
-    rule: str | SelectionRule = "share=0.2",
+    rule: str | Rule | SelectionRule = "share=0.2",
 ) -> Stability:
     """Explain the same inputs once with each seed and measure the agreement of the results."""
     if len(set(seeds)) < 2:
@@ -79,7 +80,7 @@ def between_baselines(
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
     seed: int = 0,
-    rule: str | SelectionRule = FixedShare(0.2),  # noqa: B008  # frozen, so that one for all calls does no harm
+    rule: str | Rule | SelectionRule = "share=0.2",
 ) -> Stability:
     """Explain the same inputs once with each baseline and measure the agreement of the results.
 

@@ -109,7 +109,7 @@ class TestMethods:
     @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
     def test_a_method_depends_on_its_own_module_and_on_no_other_method(self, method):
         sources, libraries = import_closure([method.__module__], FOLDERS)
-        registered = {other.__module__ for other in METHODS.values()}
+        registered = {cls.__module__ for cls in METHODS.values()}
         ancestors = {cls.__module__ for cls in method.__mro__}
         assert method.__module__ in sources
         assert "torch" in libraries
