@@ -11,7 +11,7 @@ from subjects import of_length
 from timing import interleaved, ratio, seconds
 
 import rationales
-from rationales.evaluation.faithfulness import faithfulness
+from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.methods import build
 from rationales.methods.marc import Marc
 from rationales.models.text import TextModel
@@ -83,7 +83,7 @@ def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> d
         "all_weights": unfrozen * steps[-1] / times["literal"][0],
     }
     for name, values in scores.items():
-        judged = faithfulness(model, encoded, [values], [target], "marc")
+        judged = measure_faithfulness(model, encoded, [values], [target], "marc")
         row |= {f"{name}_seconds": times[name][0], f"{name}_sufficiency": float(judged.sufficiency()[0])}
         row |= {f"{name}_comprehensiveness": float(judged.comprehensiveness()[0])}
     return row

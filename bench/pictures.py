@@ -26,7 +26,7 @@ from quality import interval
 from torch import Tensor
 
 import rationales
-from rationales.evaluation.faithfulness import faithfulness
+from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.masks.field import smooth
 from rationales.methods import build
 from rationales.models.image import ImageModel
@@ -68,7 +68,7 @@ def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
 
 def faithful(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> np.ndarray:
     """(pictures, 2): sufficiency and comprehensiveness of scores (pictures, pixels) in what the model reads."""
-    values = faithfulness(model, encoded, list(scores.cpu().numpy()), target.tolist(), "marc-images")
+    values = measure_faithfulness(model, encoded, list(scores.cpu().numpy()), target.tolist(), "marc-images")
     return np.stack([values.sufficiency(), values.comprehensiveness()], 1)
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from rationales.data import read
-from rationales.evaluation.faithfulness import of_rationales, tie_key
-from rationales.evaluation.judging import Evidence, judge
-from rationales.evaluation.metrics import wanted
-from rationales.evaluation.protocol import protocol
-from rationales.evaluation.statistics import estimate
-from rationales.evaluation.words import marked, word_scores
+from rationales.evaluation.agreement.word_marks import marked_words, word_scores
+from rationales.evaluation.faithfulness.measure import measure_rationales, tie_key
+from rationales.evaluation.metric_values import MetricInputs, compute_metrics
+from rationales.evaluation.metrics import select_metrics
+from rationales.evaluation.protocols import find_protocol
+from rationales.evaluation.tables.statistics import estimate
 from rationales.models.text import TextModel
 from rationales.rationale import Rationale
 
-PROTOCOL = protocol("marc")
+PROTOCOL = find_protocol("marc")
 AGREEMENT = {"mAP": "average-precision", "F1": "f1-gold-length", "IoU F1": "iou-f1@gold-length"}
 
 
@@ -43,7 +43,7 @@ def read_reviews(folder: Path, split: str) -> list[Review]:
             example.name,
             " ".join(example.text.split()),
             example.label,
-            marked(example.text, example.spans, example.name),
+            marked_words(example.text, example.spans, example.name),
         )
         for example in read("eraser-movies", split, folder)
     ]
@@ -56,14 +56,16 @@ def token_scores(review: Review, result: Rationale) -> np.ndarray:
 
 def agreement(review: Review, scores: np.ndarray) -> dict[str, float]:
     """How well the scores match what people marked."""
-    evidence = Evidence(raw=[scores], words=[scores], gold=[review.gold], keys=[tie_key(0, review.text, None)])
-    metrics = judge(wanted(list(AGREEMENT.values()), {"marks"}), evidence, PROTOCOL)
+    evidence = MetricInputs(
+        unit_scores=[scores], compared_scores=[scores], gold=[review.gold], tie_keys=[tie_key(0, review.text, None)]
+    )
+    metrics = compute_metrics(select_metrics(list(AGREEMENT.values()), {"marks"}), evidence, PROTOCOL)
     return {title: float(metrics[name].values[0]) for title, name in AGREEMENT.items()}
 
 
 def faithfulness(model: TextModel, reviews: list[Review], results: list[Rationale]) -> np.ndarray:
     """(reviews, 2): sufficiency (lower is better) and comprehensiveness (higher is better)."""
-    metrics = of_rationales(model, results, [review.label for review in reviews], PROTOCOL)
+    metrics = measure_rationales(model, results, [review.label for review in reviews], PROTOCOL)
     return np.stack([metrics.sufficiency(), metrics.comprehensiveness()], 1)
 
 

@@ -15,10 +15,10 @@ from reviews import BAD, GOOD, known_model, movies
 
 import rationales
 from rationales.evaluation import collecting
-from rationales.evaluation.attribution import score_rows
 from rationales.evaluation.metrics import METRICS
-from rationales.evaluation.protocol import PRESETS
-from rationales.evaluation.table import Table
+from rationales.evaluation.protocols import PRESETS
+from rationales.evaluation.scores.attribution import score_rows
+from rationales.evaluation.tables.table import Table
 from rationales.methods import METHODS
 
 
@@ -31,8 +31,8 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr("rationales.data.reading.cache_folder", lambda: tmp_path / "cache" / "data")
     plain = rationales.load
 
-    def load(source=None, *rest, **more):
-        return plain(*known_model()) if source is None else plain(source, *rest, **more)
+    def load(source=None, *arguments, **options):
+        return plain(*known_model()) if source is None else plain(source, *arguments, **options)
 
     monkeypatch.setitem(vars(rationales), "load", load)
     return tmp_path
@@ -114,8 +114,8 @@ class TestTable:
         plain = METHODS["saliency"].scores
 
         def sometimes(self, batch, target, progress=None):
-            found = plain(self, batch, target, progress)
-            return replace(found, scores=found.scores.index_fill(0, torch.tensor([2]), float("nan")))
+            attribution = plain(self, batch, target, progress)
+            return replace(attribution, scores=attribution.scores.index_fill(0, torch.tensor([2]), float("nan")))
 
         monkeypatch.setattr(METHODS["saliency"], "scores", sometimes)
         done = run("evaluate", texts(home / "t.jsonl"), "--methods", "saliency", "--no-cache")
@@ -127,10 +127,17 @@ class TestTable:
         path = home / "t.csv"
         rows = ["review,verdict,phrases", *(f"{text},positive,bread" for text in GOOD)]
         path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-        given = ("--text-column", "review", "--label-column", "verdict", "--methods", "occlusion:window=1:title=sharp")
-        table = Table.from_json(run("evaluate", path, *given, "--json").stdout)
+        arguments = (
+            "--text-column",
+            "review",
+            "--label-column",
+            "verdict",
+            "--methods",
+            "occlusion:window=1:title=sharp",
+        )
+        table = Table.from_json(run("evaluate", path, *arguments, "--json").stdout)
         assert table["sharp"].cells["average-precision"].values == (1.0,) * 4
-        assert "has no column text; it has: review, verdict" in error(run("evaluate", path, *given[2:]))
+        assert "has no column text; it has: review, verdict" in error(run("evaluate", path, *arguments[2:]))
 
     def test_the_limit_keeps_no_more_than_it_says_and_spreads_it_over_the_file(self, home):
         names = json.loads(
@@ -145,20 +152,20 @@ class TestTable:
         assert json.loads(done.stdout)["protocol"]["label"] == "predicted"
 
     def test_scores_are_kept_where_it_is_said(self, home, monkeypatch):
-        asked = []
+        calls = []
 
-        def spy(model, encoded, *rest, **more):
-            asked.append(len(encoded))
-            return score_rows(model, encoded, *rest, **more)
+        def spy(model, encoded, *arguments, **options):
+            calls.append(len(encoded))
+            return score_rows(model, encoded, *arguments, **options)
 
         monkeypatch.setattr(collecting, "score_rows", spy)
-        given = ("evaluate", texts(home / "t.jsonl"), "--methods", "occlusion", "--cache", "kept")
-        first = run(*given)
-        again = run(*given, "--smooth", "2", "--json")
-        assert asked == [8, 8]  # occlusion and random; smoothing asks nobody again
+        arguments = ("evaluate", texts(home / "t.jsonl"), "--methods", "occlusion", "--cache", "kept")
+        first = run(*arguments)
+        again = run(*arguments, "--smooth", "2", "--json")
+        assert calls == [8, 8]  # occlusion and random; smoothing asks nobody again
         assert again.exit_code == 0
-        assert first.stdout == run(*given).stdout
-        assert asked == [8, 8]
+        assert first.stdout == run(*arguments).stdout
+        assert calls == [8, 8]
 
     def test_no_matplotlib_is_no_disaster(self, home, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
@@ -203,8 +210,8 @@ class TestMistakes:
     )  # fmt: skip
     def test_are_told_in_one_line(self, home, arguments, message):
         texts(home / "t.jsonl")
-        given = arguments if "--methods" in arguments else [*arguments, "--methods", "random"]
-        assert message in error(run("evaluate", *given))
+        arguments = arguments if "--methods" in arguments else [*arguments, "--methods", "random"]
+        assert message in error(run("evaluate", *arguments))
 
     @pytest.mark.parametrize(
         ("line", "message"),
@@ -245,8 +252,8 @@ class TestMistakes:
     )
     def test_of_names_are_told_before_anything_is_read_or_loaded(self, home, monkeypatch, arguments, message):
         monkeypatch.setitem(vars(rationales), "load", None)
-        given = arguments if "--methods" in arguments else [*arguments, "--methods", "random"]
-        assert message in error(run("evaluate", "nowhere.csv", *given))
+        arguments = arguments if "--methods" in arguments else [*arguments, "--methods", "random"]
+        assert message in error(run("evaluate", "nowhere.csv", *arguments))
 
     def test_of_a_preset_for_another_kind_of_input_are_told_before_the_model_is_loaded(self, home, monkeypatch):
         kinds = {preset: kind for kind, presets in METHODS["marc"].presets.items() for preset in presets}
@@ -285,16 +292,16 @@ class TestMistakes:
 class TestMetrics:
     def test_are_listed_with_direction_and_needs(self):
         lines = run("metrics").stdout.splitlines()
-        for one in METRICS.values():
-            line = next(line for line in lines if line.startswith(f"{one.name} "))
-            assert one.summary in line
-            assert ("↑" in line, "↓" in line) == (one.higher is True, one.higher is False)
-            assert all(need in line for need in one.needs)
+        for metric in METRICS.values():
+            line = next(line for line in lines if line.startswith(f"{metric.name} "))
+            assert metric.summary in line
+            assert ("↑" in line, "↓" in line) == (metric.higher is True, metric.higher is False)
+            assert all(need in line for need in metric.needs)
 
     def test_as_json(self):
-        told = json.loads(run("metrics", "--json").stdout)
-        assert [one["name"] for one in told] == list(METRICS)
-        assert told[0] == {
+        listed = json.loads(run("metrics", "--json").stdout)
+        assert [metric["name"] for metric in listed] == list(METRICS)
+        assert listed[0] == {
             "name": "sufficiency",
             "summary": METRICS["sufficiency"].summary,
             "better": "lower",
@@ -305,5 +312,5 @@ class TestMetrics:
 
 @pytest.mark.parametrize("command", ["evaluate", "metrics", "reproduce", "compare"])
 def test_every_command_has_an_example(command):
-    shown = run(command, "--help").stdout
-    assert f"rationales {command}" in shown.partition("Example")[2]
+    output = run(command, "--help").stdout
+    assert f"rationales {command}" in output.partition("Example")[2]

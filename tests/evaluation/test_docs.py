@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from rationales.evaluation.metrics import METRICS
-from rationales.evaluation.protocol import PRESETS, REMOVALS, Protocol
-from rationales.evaluation.selection import SELECTIONS
+from rationales.evaluation.protocols import PRESETS, REMOVALS, Protocol
+from rationales.evaluation.selection.rules import SELECTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*METRICS, *PRESETS, *REMOVALS, *(one.name for one in fields(Protocol))])
+@pytest.mark.parametrize("name", [*METRICS, *PRESETS, *REMOVALS, *(spec.name for spec in fields(Protocol))])
 def test_everything_is_named(name):
     assert f"`{name}`" in PAGE
 

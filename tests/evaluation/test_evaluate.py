@@ -17,15 +17,16 @@ import rationales
 from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
 from rationales.evaluation import collecting
-from rationales.evaluation import study as module_under_test
-from rationales.evaluation.attribution import score_rows
+from rationales.evaluation import preparation as module_under_test
 from rationales.evaluation.entries import MethodEntry
 from rationales.evaluation.evaluate import evaluate
 from rationales.evaluation.metrics import METRICS
-from rationales.evaluation.protocol import PRESETS
-from rationales.evaluation.selection import Otsu, Top
-from rationales.evaluation.table import Table
+from rationales.evaluation.protocols import PRESETS
+from rationales.evaluation.scores.attribution import score_rows
+from rationales.evaluation.selection.rules import FixedTop, Otsu
+from rationales.evaluation.tables.table import Table
 from rationales.methods import METHODS, Attribution
+from rationales.rationale import Rule
 
 TEXTS = [
     "we had some bread with soup",
@@ -35,9 +36,9 @@ TEXTS = [
 ]
 
 
-def example(number, text, **more):
+def example(number, text, **fields):
     start = text.index("bread")
-    return Example(f"review {number}", text, "found", ((start, start + 5),), **more)
+    return Example(f"review {number}", text, "found", ((start, start + 5),), **fields)
 
 
 EXAMPLES = [example(number, text) for number, text in enumerate(TEXTS)]
@@ -74,8 +75,8 @@ class TestTable:
         assert all(cell.estimate.n == 4 for cell in row.cells.values())
 
     def test_everything_is_on_record(self):
-        seen = []
-        table = evaluate(keyword(), EXAMPLES, ["occlusion"], seed=5, progress=seen.append)
+        shares = []
+        table = evaluate(keyword(), EXAMPLES, ["occlusion"], seed=5, progress=shares.append)
         assert table.protocol is PRESETS["marc"]
         assert (table.selection, table.seed, table.model, table.baseline) == ("fitted", 5, "KeywordModel", "pad")
         assert table.inputs == tuple(f"review {number}" for number in range(4))
@@ -86,8 +87,8 @@ class TestTable:
         assert table["occlusion"].options == {"window": 0, "stride": 1} | dict(table["occlusion"].options)
         assert table["occlusion"].seconds > 0
         assert len(table["occlusion"].curves["kept"]) == 19
-        assert seen == sorted(seen)
-        assert seen[-1] == 1.0
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
         assert Table.from_json(table.to_json()).to_json() == table.to_json()
 
     def test_a_random_row_is_always_there_but_never_twice(self):
@@ -109,27 +110,27 @@ class TestTable:
         assert [row.smooth for row in table.rows] == [4.0, 2, None, 4.0]
 
     def test_the_company_of_other_examples_and_methods_changes_nothing(self, monkeypatch):
-        one = evaluate(loaded(), labelled(), ["occlusion"], metrics=["comprehensiveness", "average-precision"])
-        monkeypatch.setattr(module_under_test, "AT_ONCE", {"text": 1})
-        other = evaluate(
+        together = evaluate(loaded(), labelled(), ["occlusion"], metrics=["comprehensiveness", "average-precision"])
+        monkeypatch.setattr(module_under_test, "INPUTS_AT_ONCE", {"text": 1})
+        alone = evaluate(
             loaded(), labelled(), ["random", "occlusion"], metrics=["comprehensiveness", "average-precision"]
         )
-        for name in one.metrics:
+        for name in together.metrics:
             for row in ("occlusion", "random"):
-                assert one[row].cells[name].values == pytest.approx(other[row].cells[name].values, abs=1e-5)
+                assert together[row].cells[name].values == pytest.approx(alone[row].cells[name].values, abs=1e-5)
 
 
-METRICS_OF_TEXTS = [name for name, one in METRICS.items() if "boxes" not in one.needs]
+METRICS_OF_TEXTS = [name for name, metric in METRICS.items() if "boxes" not in metric.needs]
 
 
 def labelled():
-    return [replace(one, label="LABEL_1") for one in EXAMPLES]
+    return [replace(item, label="LABEL_1") for item in EXAMPLES]
 
 
 class TestProtocols:
     @pytest.mark.parametrize("name", [name for name in PRESETS if name != "marc-images"])
     def test_every_protocol_makes_a_table(self, name):
-        examples = [replace(one, label=f"LABEL_{number % 3}") for number, one in enumerate(EXAMPLES)]
+        examples = [replace(preset, label=f"LABEL_{number % 3}") for number, preset in enumerate(EXAMPLES)]
         table = evaluate(loaded(), examples, ["occlusion"], name, list(METRICS_OF_TEXTS))
         assert table.protocol is PRESETS[name]
         for row in table.rows:
@@ -141,27 +142,28 @@ class TestProtocols:
 
     def test_labels_decide_what_is_explained(self):
         model = loaded()
-        wrong = [replace(one, label="LABEL_0") for one in EXAMPLES]
+        wrong = [replace(item, label="LABEL_0") for item in EXAMPLES]
         gold = evaluate(model, wrong, ["occlusion"], metrics=["comprehensiveness"])
-        said = evaluate(
+        predicted = evaluate(
             model, wrong, ["occlusion"], replace(PRESETS["marc"], label="predicted"), metrics=["comprehensiveness"]
         )
         assert (
-            gold["occlusion"].cells["comprehensiveness"].values != said["occlusion"].cells["comprehensiveness"].values
+            gold["occlusion"].cells["comprehensiveness"].values
+            != predicted["occlusion"].cells["comprehensiveness"].values
         )
-        unlabelled = [replace(one, label=None) for one in EXAMPLES]
+        unlabelled = [replace(item, label=None) for item in EXAMPLES]
         free = evaluate(
             model, unlabelled, ["occlusion"], replace(PRESETS["marc"], label="predicted"), metrics=["comprehensiveness"]
         )
-        assert free["occlusion"].cells == said["occlusion"].cells
+        assert free["occlusion"].cells == predicted["occlusion"].cells
 
     def test_without_marks_words_are_selected_by_what_suffices(self):
-        bare = [Example(one.name, one.text, "found") for one in EXAMPLES]
+        bare = [Example(item.name, item.text, "found") for item in EXAMPLES]
         table = evaluate(
             keyword(), bare, [{"name": "occlusion", "options": {"window": 1}}], metrics=["selected-share", "spans"]
         )
         assert table["occlusion (window=1)"].cells["spans"].values == (1.0,) * 4
-        assert [round(one, 3) for one in table["occlusion (window=1)"].cells["selected-share"].values] == [
+        assert [round(item, 3) for item in table["occlusion (window=1)"].cells["selected-share"].values] == [
             round(1 / len(text.split()), 3) for text in TEXTS
         ]
         assert evaluate(keyword(), bare, ["occlusion"]).metrics == ("sufficiency", "comprehensiveness")
@@ -179,9 +181,16 @@ class TestSelection:
         assert "token-f1@sufficient ↑" in str(evaluate(keyword(), EXAMPLES, sharp, metrics=names))
 
     def test_the_rule_of_a_table_is_on_record(self):
-        for given, said in (("top=2", "top=2"), (Top(2), "top=2"), (Otsu(), "otsu"), (None, "fitted")):
-            assert evaluate(keyword(), EXAMPLES, ["random"], selection=given).selection == said
-        bare = [replace(one, spans=None) for one in EXAMPLES]
+        rules = (
+            ("top=2", "top=2"),
+            (FixedTop(2), "top=2"),
+            (Rule(share=0.3), "share=0.3"),
+            (Otsu(), "otsu"),
+            (None, "fitted"),
+        )
+        for selection, title in rules:
+            assert evaluate(keyword(), EXAMPLES, ["random"], selection=selection).selection == title
+        bare = [replace(item, spans=None) for item in EXAMPLES]
         assert evaluate(keyword(), bare, ["random"]).selection == "sufficient"
 
     def test_what_selects_nothing_takes_no_rule(self):
@@ -201,9 +210,9 @@ class TestNothingIsAveragedAway:
         plain = METHODS["occlusion"].scores
 
         def sometimes(self, batch, target, progress=None):
-            found = plain(self, batch, target, progress).scores.clone()
-            found[1] = float("nan")
-            return Attribution(found)
+            attribution = plain(self, batch, target, progress).scores.clone()
+            attribution[1] = float("nan")
+            return Attribution(attribution)
 
         monkeypatch.setattr(METHODS["occlusion"], "scores", sometimes)
         table = evaluate(keyword(), EXAMPLES, ["occlusion"], metrics=list(METRICS_OF_TEXTS))
@@ -223,10 +232,10 @@ class TestNothingIsAveragedAway:
         assert "undefined (n = 0)" in str(table)
 
     def test_examples_that_nobody_marked_have_no_agreement(self):
-        some = [*EXAMPLES[:2], replace(EXAMPLES[2], spans=None), replace(EXAMPLES[3], spans=())]
+        partly_marked = [*EXAMPLES[:2], replace(EXAMPLES[2], spans=None), replace(EXAMPLES[3], spans=())]
         table = evaluate(
             keyword(),
-            some,
+            partly_marked,
             ["occlusion"],
             metrics=["token-f1", "average-precision", "best-threshold-iou", "sufficiency"],
         )
@@ -235,41 +244,41 @@ class TestNothingIsAveragedAway:
 
 class TestCache:
     def counted(self, monkeypatch):
-        asked: list[int] = []
+        calls: list[int] = []
 
-        def spy(model, encoded, method, *rest, **more):
-            asked.append(len(encoded))
-            return score_rows(model, encoded, method, *rest, **more)
+        def spy(model, encoded, method, *arguments, **options):
+            calls.append(len(encoded))
+            return score_rows(model, encoded, method, *arguments, **options)
 
         monkeypatch.setattr(collecting, "score_rows", spy)
-        return asked
+        return calls
 
     def test_a_second_run_asks_nothing_and_says_the_same(self, tmp_path, monkeypatch):
-        asked = self.counted(monkeypatch)
+        calls = self.counted(monkeypatch)
         first = evaluate(loaded(), labelled(), ["occlusion"], cache=tmp_path)
-        assert asked == [4, 4]
+        assert calls == [4, 4]
         again = evaluate(loaded(), labelled(), ["occlusion"], cache=tmp_path)
-        assert asked == [4, 4]
+        assert calls == [4, 4]
         assert first == again
         assert first["random"].cells == evaluate(loaded(), labelled(), ["random"])["random"].cells
 
     def test_an_interrupted_table_goes_on_where_it_stopped(self, tmp_path, monkeypatch):
-        asked = self.counted(monkeypatch)
-        monkeypatch.setattr(module_under_test, "AT_ONCE", {"text": 1})
+        calls = self.counted(monkeypatch)
+        monkeypatch.setattr(module_under_test, "INPUTS_AT_ONCE", {"text": 1})
         stop = iter([None, None, KeyboardInterrupt])
         plain = METHODS["random"].scores
 
-        def interrupted(self, *rest):
+        def interrupted(self, *arguments):
             if next(stop, None) is KeyboardInterrupt:
                 raise KeyboardInterrupt
-            return plain(self, *rest)
+            return plain(self, *arguments)
 
         monkeypatch.setattr(METHODS["random"], "scores", interrupted)
         with pytest.raises(KeyboardInterrupt):
             evaluate(loaded(), labelled(), ["random"], cache=tmp_path)
-        assert asked == [1, 1, 1]
+        assert calls == [1, 1, 1]
         evaluate(loaded(), labelled(), ["random"], cache=tmp_path)
-        assert asked == [1, 1, 1, 1, 1]  # two were there
+        assert calls == [1, 1, 1, 1, 1]  # two were there
 
     def test_a_folder_that_cannot_be_written_costs_no_table_and_the_table_says_so(self, tmp_path, monkeypatch):
         plain = evaluate(loaded(), labelled(), ["occlusion"], metrics=["average-precision"])
@@ -290,18 +299,18 @@ class TestCache:
         assert "Scores were not kept" not in str(plain)
 
     def test_only_what_changed_is_made_again(self, tmp_path, monkeypatch):
-        asked = self.counted(monkeypatch)
+        calls = self.counted(monkeypatch)
         evaluate(loaded(), labelled(), ["random"], cache=tmp_path)
         evaluate(
             loaded(), [*labelled(), Example("new", "soup again", "LABEL_0", ((0, 4),))], ["random"], cache=tmp_path
         )
         evaluate(loaded(), labelled(), ["random"], cache=tmp_path, seed=1)
         evaluate(loaded(), labelled(), ["random"], "eraser-code", cache=tmp_path, smooth=3)
-        assert asked[:3] == [4, 1, 4]
-        assert asked[3] == 4
+        assert calls[:3] == [4, 1, 4]
+        assert calls[3] == 4
         path = next(tmp_path.rglob("*.safetensors"))
         path.write_bytes(path.read_bytes()[:-3])
-        asked.clear()
+        calls.clear()
         for seed in (0, 1):
             evaluate(
                 loaded(),
@@ -311,12 +320,12 @@ class TestCache:
                 seed=seed,
             )
         evaluate(loaded(), labelled(), ["random"], "eraser-code", cache=tmp_path, smooth=3)
-        assert asked in ([1, 1], [2])  # the broken one, and the new text under the other seed
+        assert calls in ([1, 1], [2])  # the broken one, and the new text under the other seed
 
 
 class TestBadInput:
     @pytest.mark.parametrize(
-        ("more", "error", "message"),
+        ("options", "error", "message"),
         [
             ({"examples": []}, InputError, "no examples"),
             ({"examples": EXAMPLES[:1] * 2}, InputError, "two examples are called 'review 0'"),
@@ -340,10 +349,10 @@ class TestBadInput:
             ({"examples": EXAMPLES[:1], "selection": "fitted"}, InputError, "at least two marked inputs"),
         ],
     )
-    def test_is_told(self, more, error, message):
-        given = {"examples": EXAMPLES, "methods": ["random"]} | more
+    def test_is_told(self, options, error, message):
+        examples = {"examples": EXAMPLES, "methods": ["random"]} | options
         with pytest.raises(error, match=message):
-            evaluate(keyword(), given.pop("examples"), **given)
+            evaluate(keyword(), examples.pop("examples"), **examples)
 
     def test_pictures_are_no_texts(self, tmp_path):
         with pytest.raises(InputError, match="is not a text, which is what KeywordModel reads"):
@@ -358,9 +367,9 @@ def test_the_front_door():
 
 def test_one_class_data_is_fine():
     """All examples of one class, everything marked: agreement is perfect whatever is chosen first."""
-    whole = [Example(f"{number}", text, "found", ((0, len(text)),)) for number, text in enumerate(TEXTS)]
+    table = [Example(f"{number}", text, "found", ((0, len(text)),)) for number, text in enumerate(TEXTS)]
     table = evaluate(
-        keyword(), whole, ["random"], metrics=["average-precision", "f1-gold-length", "token-f1", "sufficiency"]
+        keyword(), table, ["random"], metrics=["average-precision", "f1-gold-length", "token-f1", "sufficiency"]
     )
     for name in ("average-precision", "f1-gold-length"):
         assert table["random"].cells[name].values == (1.0,) * 4

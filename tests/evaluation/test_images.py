@@ -18,9 +18,9 @@ import rationales
 from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.evaluate import evaluate
-from rationales.evaluation.faithfulness import faithfulness, of_rationales
-from rationales.evaluation.grid import to_grid
-from rationales.evaluation.protocol import PRESETS, Protocol
+from rationales.evaluation.faithfulness.image_scores import to_model_grid
+from rationales.evaluation.faithfulness.measure import measure_faithfulness, measure_rationales
+from rationales.evaluation.protocols import PRESETS, Protocol
 from rationales.evaluation.stability import between_baselines
 from rationales.models.heads import Head
 from rationales.models.image import ImageModel
@@ -47,8 +47,8 @@ def preprocess(image):
     return torch.from_numpy(np.asarray(image.resize((SIDE, SIDE)), dtype=np.float32) / 255).permute(2, 0, 1)
 
 
-def detector(**more) -> ImageModel:
-    return from_module(RedShare().eval(), preprocess, ["other", "red"], "detector", **more)
+def detector(**options) -> ImageModel:
+    return from_module(RedShare().eval(), preprocess, ["other", "red"], "detector", **options)
 
 
 def scene(height=SIDE, width=SIDE):
@@ -73,47 +73,49 @@ class TestFaithfulness:
     def test_by_hand_on_uncoloured_baselines(self):
         """Removing pixels of grey leaves the difference of colours as it is; each red pixel removed is 1/256 less."""
         protocol = replace(PRESETS["marc-images"], ties="left", removal=("black", "white"))
-        found = faithfulness(detector(), [scene()], [quarter()], ["red"], protocol)
-        assert found.full == pytest.approx(red(0.25), abs=1e-5)
-        assert found.full.shape == (1, 2)
-        assert found.empty == pytest.approx(red(0), abs=1e-5)
-        for place_, level in enumerate(protocol.levels):
+        curves = measure_faithfulness(detector(), [scene()], [quarter()], ["red"], protocol)
+        assert curves.full == pytest.approx(red(0.25), abs=1e-5)
+        assert curves.full.shape == (1, 2)
+        assert curves.empty == pytest.approx(red(0), abs=1e-5)
+        for position, level in enumerate(protocol.levels):
             count = int(np.ceil(level * 256 - 1e-9))
             inside = min(count, 64) / 256
-            assert found.kept[0, :, place_] == pytest.approx(red(inside), abs=1e-5)
-            assert found.removed[0, :, place_] == pytest.approx(red(0.25 - inside), abs=1e-5)
+            assert curves.kept[0, :, position] == pytest.approx(red(inside), abs=1e-5)
+            assert curves.removed[0, :, position] == pytest.approx(red(0.25 - inside), abs=1e-5)
 
     def test_the_protocols_baselines_replace_the_models(self):
         protocol = PRESETS["marc-images"]
-        one, other = (
-            faithfulness(detector(baselines=own), [scene()], [quarter()], ["red"], protocol)
-            for own in (["black"], ["white", "noise"])
+        curves, other_curves = (
+            measure_faithfulness(detector(baselines=baseline_curves), [scene()], [quarter()], ["red"], protocol)
+            for baseline_curves in (["black"], ["white", "noise"])
         )
-        assert one.removed.shape == (1, 4, 19)
-        assert np.allclose(one.removed, other.removed)
-        own = faithfulness(
+        assert curves.removed.shape == (1, 4, 19)
+        assert np.allclose(curves.removed, other_curves.removed)
+        baseline_curves = measure_faithfulness(
             detector(baselines=["black"]), [scene()], [quarter()], ["red"], replace(protocol, removal="baseline")
         )
-        assert own.removed.shape == (1, 1, 19)
-        assert own.removed[:, 0] == pytest.approx(one.removed[:, 1])  # blur-10, black, mean, white
+        assert baseline_curves.removed.shape == (1, 1, 19)
+        assert baseline_curves.removed[:, 0] == pytest.approx(curves.removed[:, 1])  # blur-10, black, mean, white
 
     def test_each_baseline_apart_then_averaged(self):
         protocol = PRESETS["marc-images"]
-        both = faithfulness(detector(), [scene()], [quarter()], ["red"], protocol)
+        both = measure_faithfulness(detector(), [scene()], [quarter()], ["red"], protocol)
         alone = [
-            faithfulness(detector(), [scene()], [quarter()], ["red"], replace(protocol, removal=(name,)))
+            measure_faithfulness(detector(), [scene()], [quarter()], ["red"], replace(protocol, removal=(name,)))
             for name in protocol.removal
         ]
         for name in ("sufficiency", "comprehensiveness", "deletion", "insertion", "log_odds"):
-            assert getattr(both, name)() == pytest.approx(np.mean([getattr(one, name)() for one in alone], 0), abs=1e-5)
+            assert getattr(both, name)() == pytest.approx(
+                np.mean([getattr(baseline, name)() for baseline in alone], 0), abs=1e-5
+            )
 
     def test_many_pictures_equal_each_alone(self):
         pictures = [scene(), np.flip(scene(), 0).copy(), scene(40, 30)]
         scores = [np.random.default_rng(number).random(SIDE * SIDE) for number in range(3)]
-        together = faithfulness(detector(), pictures, scores, ["red"] * 3)
+        together = measure_faithfulness(detector(), pictures, scores, ["red"] * 3)
         assert together.protocol is PRESETS["marc-images"]
         for number in range(3):
-            alone = faithfulness(detector(), [pictures[number]], [scores[number]], ["red"])
+            alone = measure_faithfulness(detector(), [pictures[number]], [scores[number]], ["red"])
             assert together.comprehensiveness()[number] == pytest.approx(alone.comprehensiveness()[0], abs=1e-5)
 
     def test_padding_is_no_unit(self):
@@ -125,28 +127,30 @@ class TestFaithfulness:
         picture[..., 0] = 255  # all red; fits 16 x 8 of the model's 16 x 16
         protocol = Protocol(levels=(0.5, 1.0), removal=("black",), label="gold")
         high = np.ones(SIDE * SIDE)  # padding scores as high as anything
-        found = faithfulness(model, [picture], [high], ["red"], protocol)
-        assert found.removed[0, 0] == pytest.approx([red(0.25), red(0.0)], abs=1e-5)
-        assert found.kept[0, 0] == pytest.approx([red(0.25), red(0.5)], abs=1e-5)
+        curves = measure_faithfulness(model, [picture], [high], ["red"], protocol)
+        assert curves.removed[0, 0] == pytest.approx([red(0.25), red(0.0)], abs=1e-5)
+        assert curves.kept[0, 0] == pytest.approx([red(0.25), red(0.5)], abs=1e-5)
 
     def test_results_of_explain_can_be_judged(self):
         model = detector()
         for size in ((SIDE, SIDE), (64, 48)):
-            found = rationales.explain(
+            curves = rationales.explain(
                 model, scene(*size), method="occlusion", target="red", options={"window": 3, "stride": 1}
             )
-            judged = of_rationales(model, [found])
+            judged = measure_rationales(model, [curves])
             assert judged.comprehensiveness()[0] > 0.5
             random = rationales.explain(model, scene(*size), method="random", target="red")
-            assert judged.comprehensiveness()[0] > of_rationales(model, [random]).comprehensiveness()[0]
-        with pytest.raises(InputError, match="without its picture"):
-            of_rationales(model, [replace(found, picture=None)])
+            assert judged.comprehensiveness()[0] > measure_rationales(model, [random]).comprehensiveness()[0]
+        with pytest.raises(InputError, match="without its image"):
+            measure_rationales(model, [replace(curves, picture=None)])
 
     def test_bad_input(self):
         with pytest.raises(InputError, match="3 scores for the 256 pixels"):
-            faithfulness(detector(), [scene()], [np.ones(3)], ["red"])
+            measure_faithfulness(detector(), [scene()], [np.ones(3)], ["red"])
         with pytest.raises(OptionError, match="is for texts"):
-            faithfulness(detector(), [scene()], [quarter()], ["red"], replace(PRESETS["marc-images"], special="remove"))
+            measure_faithfulness(
+                detector(), [scene()], [quarter()], ["red"], replace(PRESETS["marc-images"], special="remove")
+            )
 
 
 class TestGrid:
@@ -168,7 +172,7 @@ class TestGrid:
         picture = Picture(np.zeros((*size, 3), dtype=np.uint8), "x")
         real = place(picture, fit)[1].numpy()
         there = back(torch.from_numpy(field * real).float(), fit, picture).numpy()
-        again = to_grid(there, model)
+        again = to_model_grid(there, model)
         assert not again[~real].any()
         inner = real.copy()
         inner[:1], inner[-1:], inner[:, :1], inner[:, -1:] = False, False, False, False
@@ -178,8 +182,8 @@ class TestGrid:
             assert again == pytest.approx(field, abs=1e-6)
 
     def test_is_for_pictures(self):
-        with pytest.raises(OptionError, match="reads no pictures"):
-            to_grid(np.zeros((4, 4)), rationales.load())
+        with pytest.raises(OptionError, match="reads no images"):
+            to_model_grid(np.zeros((4, 4)), rationales.load())
 
 
 def _inside(real: np.ndarray) -> np.ndarray:
@@ -190,12 +194,12 @@ def _inside(real: np.ndarray) -> np.ndarray:
 
 class TestEvaluate:
     def examples(self, folder):
-        made = []
+        examples_ = []
         for number in range(2):
             path = folder / f"{number}.png"
             Image.fromarray(scene(32, 48)).save(path)
-            made.append(Example(str(number), label="red", picture=path, boxes=((0, 0, 24, 16),)))
-        return made
+            examples_.append(Example(str(number), label="red", picture=path, boxes=((0, 0, 24, 16),)))
+        return examples_
 
     def test_a_table_of_pictures(self, tmp_path):
         table = evaluate(
@@ -217,7 +221,7 @@ class TestEvaluate:
         assert again.rows[0] == row
 
     def test_without_boxes_there_is_faithfulness_alone(self, tmp_path):
-        bare = [replace(one, boxes=()) for one in self.examples(tmp_path)]
+        bare = [replace(example, boxes=()) for example in self.examples(tmp_path)]
         assert evaluate(detector(), bare, ["random"]).metrics == ("sufficiency", "comprehensiveness")
         assert "pointing" in evaluate(detector(), [*self.examples(tmp_path)[:1], replace(bare[1])], ["random"]).metrics
         with pytest.raises(OptionError, match="needs texts"):
@@ -230,7 +234,7 @@ class TestEvaluate:
 
 
 def test_agreement_between_baselines_of_pictures():
-    found = between_baselines(
+    stability = between_baselines(
         detector(), [scene()], "occlusion", baselines=("black", "white"), options={"window": 3, "stride": 1}
     )
-    assert found.iou[0] > 0.9
+    assert stability.iou[0] > 0.9

@@ -9,45 +9,45 @@ import pytest
 
 import rationales
 from rationales.errors import OptionError
-from rationales.evaluation.metrics import KINDS, METRICS, wanted
+from rationales.evaluation.metrics import KINDS, METRICS, select_metrics
 
 
 def test_every_metric_is_listed_with_one_line():
     listed = rationales.metrics()
-    assert [one.name for one in listed] == list(METRICS)
-    for one in listed:
-        assert one.summary
-        assert "\n" not in one.summary
-        assert one.name == one.name.lower().replace("_", "-").replace(" ", "-")
-        assert one.kind in KINDS
-        assert set(one.needs) <= {"model", "marks", "boxes", "text"}
-        assert one.fitted_to in METRICS
+    assert [metric.name for metric in listed] == list(METRICS)
+    for metric in listed:
+        assert metric.summary
+        assert "\n" not in metric.summary
+        assert metric.name == metric.name.lower().replace("_", "-").replace(" ", "-")
+        assert metric.kind in KINDS
+        assert set(metric.needs) <= {"model", "marks", "boxes", "text"}
+        assert metric.fitted_to in METRICS
 
 
 def test_the_names_of_the_plan_hold():
     named = {"sufficiency", "comprehensiveness", "log-odds", "deletion", "insertion"}
     assert named | {"token-f1", "iou-f1", "average-precision"} <= set(METRICS)
-    down = {name for name, one in METRICS.items() if one.higher is False}
+    down = {name for name, metric in METRICS.items() if metric.higher is False}
     assert down == {"sufficiency", "aopc-sufficiency", "log-odds", "deletion"}
 
 
 def test_what_is_there_decides_what_is_measured():
-    assert [one.name for one in wanted(None, {"model", "text"})] == ["sufficiency", "comprehensiveness"]
-    names = [one.name for one in wanted(None, {"model", "text", "marks"})]
+    assert [metric.name for metric in select_metrics(None, {"model", "text"})] == ["sufficiency", "comprehensiveness"]
+    names = [metric.name for metric in select_metrics(None, {"model", "text", "marks"})]
     assert names[:2] == ["sufficiency", "comprehensiveness"]
     assert {"average-precision", "token-f1", "iou-f1", "f1-gold-length"} <= set(names)
-    assert "pointing" in [one.name for one in wanted(None, {"model", "image", "boxes"})]
+    assert "pointing" in [metric.name for metric in select_metrics(None, {"model", "image", "boxes"})]
 
 
 def test_what_cannot_be_measured_is_told():
     with pytest.raises(OptionError, match="no metric 'f1'; there are: sufficiency"):
-        wanted(["f1"], {"model"})
+        select_metrics(["f1"], {"model"})
     with pytest.raises(OptionError, match=r"token-f1 needs people's marks \(spans\), and these examples have none"):
-        wanted(["token-f1"], {"model", "text"})
+        select_metrics(["token-f1"], {"model", "text"})
     with pytest.raises(OptionError, match="pointing needs boxes"):
-        wanted(["pointing"], {"model", "text", "marks"})
-    with pytest.raises(OptionError, match="no metric asked for"):
-        wanted([], {"model"})
+        select_metrics(["pointing"], {"model", "text", "marks"})
+    with pytest.raises(OptionError, match="no metric requested"):
+        select_metrics([], {"model"})
 
 
 def test_listing_needs_nothing_heavy():

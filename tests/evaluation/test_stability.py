@@ -1,49 +1,29 @@
-"""Agreement between runs: the correlation by another library's hands, and runs that must or must not agree."""
+"""Agreement between runs: the overlap of selections, and runs that must or must not agree."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 from families import tiny
-from hypothesis import given
-from hypothesis import strategies as st
 from methods.keyword import keyword_model
 
 import rationales
 from rationales.errors import InputError, OptionError
-from rationales.evaluation.stability import agreement, between_baselines, between_seeds, rank_correlation, selection_iou
+from rationales.evaluation.stability import agreement, between_baselines, between_seeds, selection_iou
 
 TEXTS = ["I did not like the soup, but the bread wasn't bad at all!", "She said nothing; he laughed."]
 
 
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=20))
-def test_rank_correlation_equals_scipy(pairs):
-    scipy = pytest.importorskip("scipy.stats")
-    one, other = (np.array(side, dtype=float) for side in zip(*pairs, strict=True))
-    found = rank_correlation(one, other)
-    if len(set(one)) == 1 or len(set(other)) == 1:
-        assert math.isnan(found)
-    else:
-        assert found == pytest.approx(scipy.spearmanr(one, other).statistic)
-        assert rank_correlation(one, np.exp(other)) == pytest.approx(found)
-
-
-def test_by_hand():
-    assert rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 20, 30])) == pytest.approx(1)
-    assert rank_correlation(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
+def test_overlap_of_two_selections():
     assert selection_iou(np.array([True, True, False]), np.array([False, True, True])) == pytest.approx(1 / 3)
     assert selection_iou(np.zeros(2, dtype=bool), np.zeros(2, dtype=bool)) == 1.0
-    with pytest.raises(OptionError, match="cannot be compared"):
-        rank_correlation(np.ones(2), np.ones(3))
 
 
 def test_runs_are_compared_in_pairs():
     runs = {"a": [np.array([1.0, 2, 3])], "b": [np.array([1.0, 2, 3])], "c": [np.array([3.0, 2, 1])]}
-    found = agreement(runs, "top=1")
-    assert found.rank == pytest.approx([(1 - 1 - 1) / 3])
-    assert found.iou == pytest.approx([1 / 3])
+    stability = agreement(runs, "top=1")
+    assert stability.rank == pytest.approx([(1 - 1 - 1) / 3])
+    assert stability.iou == pytest.approx([1 / 3])
     with pytest.raises(OptionError, match="at least two runs"):
         agreement({"a": runs["a"]})
 
@@ -53,27 +33,27 @@ class TestModels:
         return rationales.load(*tiny("bert"))
 
     def test_a_method_without_chance_agrees_with_itself(self):
-        found = between_seeds(self.model(), TEXTS, "occlusion", seeds=(0, 5))
-        assert found.rank == pytest.approx([1, 1])
-        assert found.iou == pytest.approx([1, 1])
-        assert found.between == ("0", "5")
+        stability = between_seeds(self.model(), TEXTS, "occlusion", seeds=(0, 5))
+        assert stability.rank == pytest.approx([1, 1])
+        assert stability.iou == pytest.approx([1, 1])
+        assert stability.between == ("0", "5")
 
     def test_random_scores_do_not(self):
-        found = between_seeds(self.model(), TEXTS * 3, "random", seeds=(0, 1, 2))
-        assert abs(found.rank.mean()) < 0.5
-        assert found.iou.mean() < 0.6
+        stability = between_seeds(self.model(), TEXTS * 3, "random", seeds=(0, 1, 2))
+        assert abs(stability.rank.mean()) < 0.5
+        assert stability.iou.mean() < 0.6
 
     def test_marc_finds_the_keyword_whatever_the_seed_and_the_baseline(self):
         model = rationales.load(*keyword_model("bread"))
         options = {"steps": 30}
         assert between_seeds(model, TEXTS[:1], options=options, seeds=(0, 1), rule="top=1").iou == pytest.approx([1])
-        found = between_baselines(model, TEXTS[:1], options=options, rule="top=1")
-        assert found.between == ("pad", "mask", "unk", "zero")
-        assert found.iou == pytest.approx([1])
+        stability = between_baselines(model, TEXTS[:1], options=options, rule="top=1")
+        assert stability.between == ("pad", "mask", "unk", "zero")
+        assert stability.iou == pytest.approx([1])
 
     def test_baselines_matter_to_a_random_model(self):
-        found = between_baselines(self.model(), TEXTS, "occlusion", baselines=("pad", "mask"))
-        assert (found.rank < 0.999).all()
+        stability = between_baselines(self.model(), TEXTS, "occlusion", baselines=("pad", "mask"))
+        assert (stability.rank < 0.999).all()
 
     def test_mistakes_are_told(self):
         with pytest.raises(OptionError, match="two different ones"):

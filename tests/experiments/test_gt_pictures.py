@@ -13,7 +13,7 @@ from commands import error
 from commands import run as command
 from experiments.gt_data import bird_folder, record
 
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.table import Table
 from rationales.experiments import EXPERIMENTS, Request
 from rationales.experiments.ground_truth.experiment import build_report
 from rationales.experiments.ground_truth.figures import fig5, fig6, fig7, fig8

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rationales.data import Example
 from rationales.errors import DataError, OptionError
-from rationales.evaluation.statistics import estimate
+from rationales.evaluation.tables.statistics import estimate
 from rationales.experiments.ground_truth.figures.fig5 import DIMENSIONS, PLANTS
 from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, TEXT_METHODS
 from rationales.experiments.ground_truth.reporting.run_statistics import (

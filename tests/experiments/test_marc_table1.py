@@ -16,9 +16,9 @@ import rationales
 from rationales.data import Example, read
 from rationales.errors import DataError, OptionError
 from rationales.evaluation import collecting
-from rationales.evaluation.attribution import score_rows
-from rationales.evaluation.protocol import PRESETS
-from rationales.evaluation.table import Cell, Row, Table
+from rationales.evaluation.protocols import PRESETS
+from rationales.evaluation.scores.attribution import score_rows
+from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments import EXPERIMENTS, Request
 from rationales.experiments.marc_table1 import run, widths
 from rationales.experiments.marc_table1.claims import claims
@@ -48,7 +48,9 @@ def as_table(figures, inputs=20, noise=0.0):
     """A table with these means: row key -> metric -> mean; every input has the mean, or scatters around it."""
     drawn = np.random.default_rng(0).normal(size=inputs) * noise
     rows = [
-        Row(ROWS[key].title, {name: Cell(tuple((mean + drawn - drawn.mean()).tolist())) for name, mean in own.items()})
+        TableRow(
+            ROWS[key].title, {name: Cell(tuple((mean + drawn - drawn.mean()).tolist())) for name, mean in own.items()}
+        )
         for key, own in figures.items()
     ]
     return Table(
@@ -267,7 +269,7 @@ class TestRun:
     def test_the_limit_holds_for_the_reviews_that_widths_are_chosen_on(self, tmp_path, known, asked):
         lines = []
         rows = ["saliency-norm", "saliency-norm-smoothed"]
-        request = Request(data=movies(tmp_path), rows=rows, limit=2, tell=lines.append)
+        request = Request(data=movies(tmp_path), rows=rows, limit=2, log=lines.append)
         run.reproduce(request)
         assert max(count for _, count in asked) == 2
         assert lines[0].startswith("3 rows on 2 test reviews, widths of smoothing on 2 validation reviews")

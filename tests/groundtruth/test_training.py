@@ -11,7 +11,7 @@ pytest.importorskip("PIL")
 
 from rationales.data import Example
 from rationales.errors import DataError, ModelError, OptionError
-from rationales.evaluation.attribution import attribute
+from rationales.evaluation.scores.attribution import attribute
 from rationales.groundtruth import find_plant, image_example, modify, split
 from rationales.groundtruth.encoded_examples import encode_images, encode_texts
 from rationales.groundtruth.explainable import Inherent, image_model, near_rate, selection_rate, word_model

@@ -15,7 +15,7 @@ import rationales
 from methods.keyword import keyword_model
 from methods.maskers import KEYWORDS, SPARSE, batch_of, keyword_file, untrained
 from rationales.errors import ModelError, OptionError
-from rationales.evaluation.cache import entry_key
+from rationales.evaluation.scores.cache import entry_key
 from rationales.masks.descent import field_of, keep_of
 from rationales.masks.finish import SIZES, ordered
 from rationales.masks.masker_file import Masker

@@ -7,19 +7,19 @@ import math
 
 from rich.console import Console
 
-from rationales.evaluation.protocol import PRESETS
-from rationales.evaluation.table import Cell, Row, Table
+from rationales.evaluation.protocols import PRESETS
+from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.report.tables import drawn, show_table
 
 
 def made() -> Table:
     rows = (
-        Row(
+        TableRow(
             "marc", {"sufficiency": Cell((0.0, 0.1, 0.2)), "average-precision": Cell((0.5, 0.6, 0.7))}, "marc",
             seconds=1.5,
         ),
-        Row("evil\x1b[2J", {"sufficiency": Cell((math.nan, 0.4, 0.6))}, "random", {}, None, 0.25),
-        Row("people", {"average-precision": Cell((math.nan,) * 3)}),
+        TableRow("evil\x1b[2J", {"sufficiency": Cell((math.nan, 0.4, 0.6))}, "random", {}, None, 0.25),
+        TableRow("people", {"average-precision": Cell((math.nan,) * 3)}),
     )  # fmt: skip
     return Table(
         rows, ("sufficiency", "average-precision"), ("a", "b", "c"), PRESETS["marc"], "fitted", "m", "pad", 0, {},

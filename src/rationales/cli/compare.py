@@ -86,9 +86,9 @@ def compare(
     from rationales.report.progress import progress, waiting
 
     with waiting("loading the model"):
-        from rationales.evaluation.entries import entries
+        from rationales.evaluation.entries import resolve_entries
 
-        made = entries(rows, smooth, kind)  # says what is wrong with any of them before anything is loaded
+        made = resolve_entries(rows, smooth, kind)  # says what is wrong with any of them before anything is loaded
         import rationales
         from rationales.models.default import IMAGE_MODEL
 

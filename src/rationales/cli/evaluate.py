@@ -1,4 +1,4 @@
-"""`rationales evaluate`: methods judged side by side on any data."""
+"""`rationales evaluate`: methods evaluated side by side on any data."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 if TYPE_CHECKING:
-    from rationales.evaluation.protocol import Protocol
-    from rationales.evaluation.table import Table
+    from rationales.evaluation.protocols import Protocol
+    from rationales.evaluation.tables.table import Table
 
 
 def add(app: typer.Typer) -> None:
-    """Enter the command."""
+    """Register the command."""
     app.command()(evaluate)
 
 
 @clean_exit
 def evaluate(
     data: Annotated[
-        str, typer.Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of pictures.")
+        str, typer.Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of images.")
     ],
     methods: Annotated[list[str], methods_option()],
     protocol: Annotated[
@@ -85,24 +85,26 @@ def evaluate(
     from rationales.evaluation.entries import check_request
     from rationales.report.progress import progress, waiting
 
-    recipe, requested_metrics = _protocol(protocol), listed(metrics) or None
-    check_request(rows, recipe, requested_metrics, smooth, selection)
+    resolved_protocol, requested_metrics = _protocol(protocol), listed(metrics) or None
+    check_request(rows, resolved_protocol, requested_metrics, smooth, selection)
     with waiting("reading the data"):
         examples = read(*(data, split, folder, limit), spread=True, text_column=text_column, label_column=label_column)
     kind = "text" if examples[0].picture is None else "image"
-    check_request(rows, recipe, requested_metrics, smooth, selection, [kind])
+    check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind])
     with waiting("loading the model"):
         import rationales
         from rationales.models.default import IMAGE_MODEL
 
-        wanted = model or (IMAGE_MODEL if kind == "image" else None)
-        judged = rationales.load(wanted, device=device, baseline=baseline, trust_remote_code=trust_remote_code)
+        model_name = model or (IMAGE_MODEL if kind == "image" else None)
+        loaded_model = rationales.load(
+            model_name, device=device, baseline=baseline, trust_remote_code=trust_remote_code
+        )
     with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
         table = rationales.evaluate(
-            judged,
+            loaded_model,
             examples,
             methods=rows,
-            protocol=recipe,
+            protocol=resolved_protocol,
             metrics=requested_metrics,
             smooth=smooth,
             seed=seed,
@@ -122,14 +124,14 @@ def evaluate(
 
 
 def score_folder() -> Path:
-    """Where scores are kept when nothing is said."""
+    """Default folder of the cached scores."""
     from rationales.data.archives import cache_folder
 
     return cache_folder().parent / "scores"
 
 
-def write_table(table: Table, out: Path, markdown: str, drawn: Sequence[str] | None = None) -> None:
-    """table.md, table.csv, table.json and plot.png; what is written, and what cannot be, is told on stderr.
+def write_table(table: Table, out: Path, markdown: str, plotted_metrics: Sequence[str] | None = None) -> None:
+    """table.md, table.csv, table.json and plot.png; what was and what could not be written is reported on stderr.
 
     `drawn`: the metrics of the plot, where it is not all of them.
     """
@@ -140,22 +142,22 @@ def write_table(table: Table, out: Path, markdown: str, drawn: Sequence[str] | N
     table.to_json(out / "table.json")
     typer.echo(f"wrote {out / 'table.md'}, table.csv, table.json", err=True)
     try:
-        plot = replace(table, metrics=tuple(drawn or table.metrics)).plot(out / "plot.png")
+        plot = replace(table, metrics=tuple(plotted_metrics or table.metrics)).plot(out / "plot.png")
         typer.echo(f"wrote {plot}", err=True)
     except OptionError as error:
         typer.echo(f"no plot: {error}", err=True)
 
 
-def _protocol(wanted: str) -> str | Protocol:
-    """A preset, with the fields that were given in place of its own."""
-    from rationales.evaluation.protocol import PRESETS, unknown_protocol
+def _protocol(text: str) -> str | Protocol:
+    """The preset that `text` names, with the fields that it sets."""
+    from rationales.evaluation.protocols import PRESETS, unknown_protocol
 
-    name, *settings = wanted.split(":")
+    name, *settings = text.split(":")
     if not settings:
         return name
     if name not in PRESETS:
         raise unknown_protocol(name)
     changed: dict[str, Any] = options(settings, f"--protocol {name}:")
-    told = PRESETS[name].to_dict()
-    said = ", ".join(f"{field}={value}" for field, value in changed.items())
-    return replace(type(PRESETS[name]).from_dict(told | changed), name=f"{name} ({said})")
+    fields = PRESETS[name].to_dict()
+    changes = ", ".join(f"{field}={value}" for field, value in changed.items())
+    return replace(type(PRESETS[name]).from_dict(fields | changed), name=f"{name} ({changes})")

@@ -88,8 +88,8 @@ def metrics(
       rationales metrics --json
     """
     from rationales.evaluation.metrics import metrics as available
-    from rationales.evaluation.protocol import PRESETS
-    from rationales.evaluation.selection import SELECTIONS
+    from rationales.evaluation.protocols import PRESETS
+    from rationales.evaluation.selection.rules import SELECTIONS
 
     found = available()
     if as_json:

@@ -1,4 +1,4 @@
-"""One method over the examples that are in memory: its scores, kept or made, and what must be measured right away."""
+"""Scores of one method for the examples in memory, cached or computed, and what is measured while they are there."""
 
 from __future__ import annotations
 
@@ -10,147 +10,155 @@ from typing import Any
 import numpy as np
 import torch
 
-from rationales.evaluation.attribution import Scored, blend, row_units, score_rows
-from rationales.evaluation.cache import Cache, entry_key, input_print
-from rationales.evaluation.curves import Faithfulness
-from rationales.evaluation.entries import Entry
-from rationales.evaluation.faithfulness import faithfulness
-from rationales.evaluation.filling import Filler
+from rationales.evaluation.agreement.unit_marks import judged_on_units
+from rationales.evaluation.agreement.word_marks import gold_pixels, word_scores
+from rationales.evaluation.entries import ResolvedEntry
+from rationales.evaluation.faithfulness.curves import FaithfulnessCurves
+from rationales.evaluation.faithfulness.filling import Filler
+from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.evaluation.metrics import Metric
-from rationales.evaluation.protocol import Protocol
-from rationales.evaluation.selection import Selection
-from rationales.evaluation.unit_marks import judged_on_units
-from rationales.evaluation.words import gold_pixels, word_scores
+from rationales.evaluation.protocols import Protocol
+from rationales.evaluation.scores.attribution import RawScores, blend, row_units, score_rows
+from rationales.evaluation.scores.cache import Cache, entry_key, input_fingerprint
+from rationales.evaluation.selection.rules import SelectionRule
 from rationales.methods import Method
 from rationales.models.batch import Batch
 from rationales.models.model import Model
 
 Progress = Callable[[float], None]
 
-SAVE_EVERY = 60.0  # seconds of work that an interruption may cost where scores are kept
-FIRST = 32  # inputs that are scored together at first, to see how long they take
+SECONDS_BETWEEN_SAVES = 60.0  # of computing that an interruption may lose where scores are cached
+FIRST_CHUNK = 32  # inputs scored together at first, to estimate the time per input
 
 
 @dataclass(eq=False)
-class Collected:
-    """What has been found for one row so far."""
+class CollectedRow:
+    """Scores and measurements of one row of the table so far."""
 
-    scored: list[Scored] = field(default_factory=list)
-    words: list[np.ndarray | None] = field(default_factory=list)  # scores of units, or of white-space tokens
-    curves: list[Faithfulness] = field(default_factory=list)
-    pictures: dict[str, list[float]] = field(default_factory=dict)
-    measuring: float = 0.0  # seconds that faithfulness took
+    raw_scores: list[RawScores] = field(default_factory=list)
+    compared_scores: list[np.ndarray | None] = field(default_factory=list)  # of units, or of white-space tokens
+    curves: list[FaithfulnessCurves] = field(default_factory=list)
+    image_values: dict[str, list[float]] = field(default_factory=dict)  # by image metric
+    faithfulness_seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """Everything that stays the same while a table is made."""
+class EvaluationSettings:
+    """Everything that is the same for all rows of a table."""
 
     model: Model
-    asked: Model  # the same, or a coarser copy: for what needs no gradients
-    recipe: Protocol
+    forward_model: Model  # for what needs no gradients: the model itself, or a copy in half precision
+    protocol: Protocol
     metrics: Sequence[Metric]
-    rule: Selection | None
+    selection: SelectionRule | None
     seed: int
     filler: Filler | None
     cache: Cache | None
-    print: str  # of the model, where scores are kept
-    curves: bool  # whether the model has to be asked again
+    model_fingerprint: str  # empty without a cache
+    needs_curves: bool  # whether faithfulness has to be measured
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """Examples that are in memory, read and encoded once for all rows and metrics."""
+class EncodedExamples:
+    """Examples read and encoded once for all rows and metrics."""
 
     examples: Sequence[Any]
     encoded: Sequence[Any]
     batch: Batch
-    right: Sequence[int | None]  # the gold classes
-    predicted: Sequence[int]  # what the model says of the whole inputs
-    explained: Sequence[int]  # the classes that methods are asked about
-    rows: dict[str, list[Scored]] = field(default_factory=dict)  # by method and options: scores of rows
+    gold_labels: Sequence[int | None]
+    predicted_labels: Sequence[int]
+    targets: Sequence[int]  # the classes that methods explain
+    row_scores: dict[str, list[RawScores]] = field(default_factory=dict)  # by method and options
 
 
-def collect(job: Job, held: Held, entry: Entry, into: Collected, progress: Progress | None) -> None:
+def collect(
+    settings: EvaluationSettings,
+    examples: EncodedExamples,
+    entry: ResolvedEntry,
+    row: CollectedRow,
+    progress: Progress | None,
+) -> None:
     """Score the examples with one method, and measure what has to be measured while they are in memory."""
-    model, recipe = job.model, job.recipe
-    name = f"{entry.method.name} {sorted(asdict(entry.method).items())!r}"
-    if name not in held.rows:
-        held.rows[name] = _scores(job, held, entry.method, progress)
-    scored = blend(held.batch, held.encoded, held.rows[name], entry.smooth)
-    into.scored += scored
-    for example, one, own in zip(held.examples, held.encoded, scored, strict=True):
+    model, protocol = settings.model, settings.protocol
+    method_key = f"{entry.method.name} {sorted(asdict(entry.method).items())!r}"
+    if method_key not in examples.row_scores:
+        examples.row_scores[method_key] = _scores(settings, examples, entry.method, progress)
+    raw_scores = blend(examples.batch, examples.encoded, examples.row_scores[method_key], entry.smooth)
+    row.raw_scores += raw_scores
+    for example, encoded, raw in zip(examples.examples, examples.encoded, raw_scores, strict=True):
         if model.kind == "text":
-            scores = own.scores
-            if scores is not None and not judged_on_units(recipe, example):
-                scores = word_scores(example.text, example.pair, one.units, scores)
-            into.words.append(scores)
-        for metric in job.metrics:
-            if metric.kind == "picture":
-                into.pictures.setdefault(metric.name, []).append(_of_picture(model, metric, example, one, own))
-    good = [number for number, own in enumerate(scored) if own.scores is not None]
-    if job.curves and good:
-        began = time.perf_counter()
-        into.curves.append(
-            faithfulness(
-                job.asked,
-                [held.encoded[number] for number in good],
-                [scores for own in scored if (scores := own.scores) is not None],
-                None if recipe.label == "predicted" else [held.explained[number] for number in good],
-                recipe,
-                gold=[held.right[number] for number in good],
-                seed=job.seed,
-                filler=job.filler,
+            scores = raw.scores
+            if scores is not None and not judged_on_units(protocol, example):
+                scores = word_scores(example.text, example.pair, encoded.units, scores)
+            row.compared_scores.append(scores)
+        for metric in settings.metrics:
+            if metric.kind == "image":
+                row.image_values.setdefault(metric.name, []).append(_image_metric(model, metric, example, encoded, raw))
+    scored_positions = [number for number, raw in enumerate(raw_scores) if raw.scores is not None]
+    if settings.needs_curves and scored_positions:
+        started = time.perf_counter()
+        row.curves.append(
+            measure_faithfulness(
+                settings.forward_model,
+                [examples.encoded[number] for number in scored_positions],
+                [scores for raw in raw_scores if (scores := raw.scores) is not None],
+                None if protocol.label == "predicted" else [examples.targets[number] for number in scored_positions],
+                protocol,
+                gold=[examples.gold_labels[number] for number in scored_positions],
+                seed=settings.seed,
+                filler=settings.filler,
             )
         )
-        into.measuring += time.perf_counter() - began
+        row.faithfulness_seconds += time.perf_counter() - started
 
 
-def _scores(job: Job, held: Held, method: Method, progress: Progress | None) -> list[Scored]:
-    """What the method says of all rows, from the cache where it is there."""
-    encoded, targets = held.encoded, held.explained
-    model = job.model if "gradients" in method.needs else job.asked
-    if job.cache is None:
-        return score_rows(model, encoded, method, targets, seed=job.seed, progress=progress)
+def _scores(
+    settings: EvaluationSettings, examples: EncodedExamples, method: Method, progress: Progress | None
+) -> list[RawScores]:
+    """The method's scores of all rows, from the cache where possible."""
+    encoded, targets = examples.encoded, examples.targets
+    model = settings.model if "gradients" in method.needs else settings.forward_model
+    if settings.cache is None:
+        return score_rows(model, encoded, method, targets, seed=settings.seed, progress=progress)
     keys = [
-        entry_key(job.print, input_print(one), method, target, job.seed)
-        for one, target in zip(encoded, targets, strict=True)
+        entry_key(settings.model_fingerprint, input_fingerprint(entry), method, target, settings.seed)
+        for entry, target in zip(encoded, targets, strict=True)
     ]
-    found = [job.cache.get(key, row_units(one)) for key, one in zip(keys, encoded, strict=True)]
-    missing = [number for number, one in enumerate(found) if one is None]
-    done, size = 0, FIRST
-    while done < len(missing):  # in parts, so that an interruption does not cost everything
-        some, began = missing[done : done + size], time.perf_counter()
-        made = score_rows(
+    entries = [settings.cache.get(key, row_units(entry)) for key, entry in zip(keys, encoded, strict=True)]
+    missing = [number for number, entry in enumerate(entries) if entry is None]
+    done, size = 0, FIRST_CHUNK
+    while done < len(missing):  # in chunks, so that an interruption does not lose everything
+        chunk, started = missing[done : done + size], time.perf_counter()
+        computed = score_rows(
             model,
-            [encoded[number] for number in some],
+            [encoded[number] for number in chunk],
             method,
-            [targets[number] for number in some],
-            seed=job.seed,
-            progress=_part(progress, done / len(missing), len(some) / len(missing)),
+            [targets[number] for number in chunk],
+            seed=settings.seed,
+            progress=_progress_share(progress, done / len(missing), len(chunk) / len(missing)),
         )
-        for number, one in zip(some, made, strict=True):
-            job.cache.put(keys[number], one)
-            found[number] = one
-        done += len(some)
-        pace = (time.perf_counter() - began) / len(some)
-        size = max(FIRST, int(SAVE_EVERY / max(pace, 1e-6)))
-    return [one for one in found if one is not None]
+        for number, entry in zip(chunk, computed, strict=True):
+            settings.cache.put(keys[number], entry)
+            entries[number] = entry
+        done += len(chunk)
+        seconds_per_input = (time.perf_counter() - started) / len(chunk)
+        size = max(FIRST_CHUNK, int(SECONDS_BETWEEN_SAVES / max(seconds_per_input, 1e-6)))
+    return [entry for entry in entries if entry is not None]
 
 
-def _part(progress: Progress | None, begin: float, share: float) -> Progress | None:
+def _progress_share(progress: Progress | None, begin: float, share: float) -> Progress | None:
     return None if progress is None else lambda done: progress(begin + share * min(done, 1.0))
 
 
-def _of_picture(model: Model, metric: Metric, example: Any, encoded: Any, own: Scored) -> float:
-    """A metric of pictures, at the picture's own size."""
-    if own.scores is None or not example.boxes:
+def _image_metric(model: Model, metric: Metric, example: Any, encoded: Any, raw: RawScores) -> float:
+    """The value of an image metric, at the image's own size."""
+    if raw.scores is None or not example.boxes:
         return float("nan")
     source = encoded.source
     height, width = source.size
-    scores = model.describe(encoded, torch.from_numpy(own.scores))["scores"].reshape(height, width)
+    scores = model.describe(encoded, torch.from_numpy(raw.scores))["scores"].reshape(height, width)
     boxes = example.boxes
-    if source.reduced_from is not None:  # the boxes are those of the picture as it was stored
+    if source.reduced_from is not None:  # the boxes refer to the image as it was stored
         down, across = height / source.reduced_from[0], width / source.reduced_from[1]
         boxes = [
             (int(a * across), int(b * down), min(width, -int(-c * across // 1)), min(height, -int(-d * down // 1)))

@@ -6,37 +6,37 @@ import math
 
 import numpy as np
 
-from rationales.evaluation.plausibility import normalised, runs
+from rationales.evaluation.agreement.overlap import normalised, runs
 
 
-def spans(chosen: np.ndarray) -> float:
+def spans(selected: np.ndarray) -> float:
     """Number of connected stretches of chosen units; 0 if nothing is chosen."""
-    return float(len(runs(chosen)))
+    return float(len(runs(selected)))
 
 
-def span_length(chosen: np.ndarray) -> float:
+def span_length(selected: np.ndarray) -> float:
     """Mean length of the stretches, in units; NaN if nothing is chosen."""
-    found = runs(chosen)
-    return float((found[:, 1] - found[:, 0]).mean()) if len(found) else math.nan
+    stretches = runs(selected)
+    return float((stretches[:, 1] - stretches[:, 0]).mean()) if len(stretches) else math.nan
 
 
-def share(chosen: np.ndarray) -> float:
+def share(selected: np.ndarray) -> float:
     """Share of the units that is chosen; NaN of no units."""
-    return float(np.mean(chosen)) if len(chosen) else math.nan
+    return float(np.mean(selected)) if len(selected) else math.nan
 
 
 def keep_entropy(scores: np.ndarray) -> float:
     """Mean entropy in bits of keeping each unit or not: 0 if every keep is 0 or 1, 1 if every keep is 0.5.
 
-    Scores within [0, 1] are taken for keeps; others are first made so (the positive part over the largest).
+    Scores within [0, 1] are read as keeps; others are first normalised (the positive part over the largest).
     """
     values = np.asarray(scores, dtype=np.float64)
     keep = values if values.size and values.min() >= 0 and values.max() <= 1 else normalised(values)
     if not keep.size:
         return math.nan
     safe = np.clip(keep, 1e-300, 1.0)
-    rest = np.clip(1 - keep, 1e-300, 1.0)
-    return float(np.mean(-(keep * np.log2(safe) + (1 - keep) * np.log2(rest))))
+    safe_complement = np.clip(1 - keep, 1e-300, 1.0)
+    return float(np.mean(-(keep * np.log2(safe) + (1 - keep) * np.log2(safe_complement))))
 
 
 def score_entropy(scores: np.ndarray) -> float:
@@ -48,5 +48,5 @@ def score_entropy(scores: np.ndarray) -> float:
     total = size.sum()
     if len(size) < 2 or not total > 0:
         return math.nan
-    part = size / total
-    return float(-(part * np.log(np.clip(part, 1e-300, 1.0))).sum() / math.log(len(size)))
+    fraction = size / total
+    return float(-(fraction * np.log(np.clip(fraction, 1e-300, 1.0))).sum() / math.log(len(size)))

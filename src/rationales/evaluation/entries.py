@@ -1,4 +1,4 @@
-"""The rows that a table is asked for: a method by name, or with options, smoothing and a title of its own."""
+"""The requested rows of a table: methods by name, or with options, smoothing and a title."""
 
 from __future__ import annotations
 
@@ -7,79 +7,82 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.evaluation.metrics import check_names
-from rationales.evaluation.protocol import Protocol
-from rationales.evaluation.protocol import protocol as find_protocol
-from rationales.evaluation.selection import Selection
-from rationales.evaluation.selection import selection as find_selection
-from rationales.methods import Method, build
+from rationales.evaluation.metrics import check_metric_names
+from rationales.evaluation.protocols import Protocol, find_protocol
+from rationales.evaluation.selection.rules import SelectionRule, find_selection
+from rationales.methods import Method
 from rationales.options import check_option
+from rationales.rationale import Rule
+from rationales.scoring import resolve_method
 
 RANDOM = "random"
 
 
-class _AsTheTable:
-    """Stands for a smoothing that is not given: the table's own."""
+class _TableDefault:
+    """Stands for a smoothing that was not set: the table's own."""
 
     def __repr__(self) -> str:
         return "as the table"
 
 
-AS_THE_TABLE = _AsTheTable()
+TABLE_DEFAULT = _TableDefault()
 
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A row to be: `smooth` None means none, and left out it means what the table says."""
+    """A requested row; `smooth` None means no smoothing, left out it means the table's."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    smooth: float | _AsTheTable | None = AS_THE_TABLE
+    smooth: float | _TableDefault | None = TABLE_DEFAULT
     title: str = ""
+    method: Method | None = None  # a method object in place of a name and options
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A row that can be made."""
+class ResolvedEntry:
+    """A row with its method built and its title and smoothing settled."""
 
     title: str
     method: Method
     smooth: float | None
 
 
-def entries(wanted: Sequence[str | Mapping[str, Any] | MethodEntry], smooth: float | None, kind: str) -> list[Entry]:
-    """The rows, checked and built; a random one comes last where none was asked for."""
-    if isinstance(wanted, str):
-        raise OptionError(f"methods is a list of methods: [{wanted!r}]")
-    if not wanted:
+def resolve_entries(
+    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry], smooth: float | None, kind: str
+) -> list[ResolvedEntry]:
+    """The rows, checked and built; a row of random scores is added at the end unless it was requested."""
+    if isinstance(methods, str):
+        raise OptionError(f"methods is a list of methods: [{methods!r}]")
+    if not methods:
         raise OptionError("no method to evaluate; name at least one")
-    given = [_entry(one) for one in wanted]
-    if all(one.name != RANDOM for one in given):
-        given.append(MethodEntry(RANDOM))
-    made = [_built(one, smooth, kind) for one in given]
-    titles = [one.title for one in made]
-    if twice := [title for number, title in enumerate(titles) if title in titles[:number]]:
-        raise OptionError(f"two rows are called {twice[0]!r}; give them titles")
-    return made
+    requested = [_as_entry(entry) for entry in methods]
+    if all(entry.name != RANDOM for entry in requested):
+        requested.append(MethodEntry(RANDOM))
+    resolved = [_resolve(entry, smooth, kind) for entry in requested]
+    titles = [entry.title for entry in resolved]
+    if duplicates := [title for number, title in enumerate(titles) if title in titles[:number]]:
+        raise OptionError(f"two rows are called {duplicates[0]!r}; give them titles")
+    return resolved
 
 
 def check_request(
-    methods: Sequence[str | Mapping[str, Any] | MethodEntry],
+    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry],
     protocol: str | Protocol,
     metrics: Sequence[str] | None,
     smooth: float | None = None,
-    selection: str | Selection | None = None,
+    selection: str | Rule | SelectionRule | None = None,
     kinds: Sequence[str] = ("text", "image"),
 ) -> None:
     """Raise an OptionError where a name or an option fits none of these kinds of input; nothing has to be loaded."""
     if metrics is not None:
-        check_names(metrics)
+        check_metric_names(metrics)
     if selection is not None:
         find_selection(selection)
     errors = []
     for kind in kinds:
         try:
-            entries(methods, smooth, kind)
+            resolve_entries(methods, smooth, kind)
             find_protocol(protocol, kind)
         except OptionError as error:
             errors.append(error)
@@ -87,24 +90,28 @@ def check_request(
         raise errors[0]
 
 
-def _entry(one: str | Mapping[str, Any] | MethodEntry) -> MethodEntry:
-    if isinstance(one, MethodEntry):
-        return one
-    if isinstance(one, str):
-        return MethodEntry(one)
+def _as_entry(method: str | Method | Mapping[str, Any] | MethodEntry) -> MethodEntry:
+    if isinstance(method, MethodEntry):
+        return method
+    if isinstance(method, Method):
+        return MethodEntry(method.name, method=method)
+    if isinstance(method, str):
+        return MethodEntry(method)
     known = {option.name for option in fields(MethodEntry)}
-    if "name" not in one or not set(one) <= known:
-        raise OptionError(f"a method is a name or has {', '.join(sorted(known))}; not {dict(one)!r}")
-    return MethodEntry(**one)
+    if "name" not in method or not set(method) <= known:
+        raise OptionError(f"a method is a name or has {', '.join(sorted(known))}; not {dict(method)!r}")
+    return MethodEntry(**method)
 
 
-def _built(one: MethodEntry, smooth: float | None, kind: str) -> Entry:
-    width = smooth if isinstance(one.smooth, _AsTheTable) else one.smooth
+def _resolve(entry: MethodEntry, smooth: float | None, kind: str) -> ResolvedEntry:
+    width = smooth if isinstance(entry.smooth, _TableDefault) else entry.smooth
     if width is not None:
         check_option("smooth", width, "float", ())
         if width <= 0:
             raise OptionError(f"smooth must be a number greater than 0, not {width!r}")
-    method = build(one.name, dict(one.options), kind)
-    said = [f"{name}={value}" for name, value in one.options.items()]
-    said += [f"smooth {width:g}"] if width is not None else []
-    return Entry(one.title or (f"{one.name} ({', '.join(said)})" if said else one.name), method, width)
+    method = resolve_method(entry.method or entry.name, entry.options, kind)
+    settings = [f"{name}={value}" for name, value in entry.options.items()]
+    settings += [f"smooth {width:g}"] if width is not None else []
+    return ResolvedEntry(
+        entry.title or (f"{entry.name} ({', '.join(settings)})" if settings else entry.name), method, width
+    )

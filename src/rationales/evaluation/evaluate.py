@@ -1,4 +1,4 @@
-"""Judge methods on examples: one row for each, a random row always, every choice on record."""
+"""Evaluate methods on examples: one row per method and one of random scores, with every setting on record."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rationales.evaluation.collecting import Progress
-from rationales.evaluation.entries import MethodEntry, entries
-from rationales.evaluation.protocol import Protocol
-from rationales.evaluation.selection import Selection
-from rationales.evaluation.study import study
-from rationales.evaluation.table import Table
+from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.preparation import prepare_evaluation
+from rationales.evaluation.protocols import Protocol
+from rationales.evaluation.selection.rules import SelectionRule
+from rationales.evaluation.tables.table import Table
+from rationales.methods import Method
 from rationales.models.front import as_model
 from rationales.models.model import Model
+from rationales.rationale import Rule
 
 
 def evaluate(
     model: Model | str | os.PathLike[str] | tuple[Any, Any],
     examples: Sequence[Any],
-    methods: Sequence[str | Mapping[str, Any] | MethodEntry] = ("marc", "occlusion"),
+    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry] = ("marc", "occlusion"),
     protocol: str | Protocol = "marc",
     metrics: Sequence[str] | None = None,
     smooth: float | None = None,
@@ -27,26 +29,26 @@ def evaluate(
     progress: Progress | None = None,
     cache: Any = None,
     *,
-    selection: str | Selection | None = None,
+    selection: str | Rule | SelectionRule | None = None,
     filler: Any = None,
 ) -> Table:
-    """Judge methods by metrics on examples.
+    """Evaluate methods by metrics on examples.
 
-    `model`: of `rationales.load`, or what names one: a name, a folder or a tuple (module, tokenizer).
-    `examples`: of `rationales.data`, or anything with their fields. `methods`: names, or mappings and MethodEntry with
-    name, options, smooth and title; a `random` row is always there. `protocol`: a name or a Protocol. `metrics`: names,
-    by default the usual ones that the examples allow. `smooth`: width of a Gaussian over neighbouring units for every
-    row that does not say otherwise. `cache`: a folder that keeps scores, so that a table goes on where it was stopped.
-    `selection`: how words are selected, instead of the protocol's rule. `filler`: the masked language model of removal
-    `fill`. `progress` is called with the share done. An input for which a metric is not defined has no value in it; the
-    table says how many had one.
+    `model`: of `rationales.load`, or what it loads: a name, a folder or a tuple (module, tokenizer). `examples`: of
+    `rationales.data`, or objects with the same fields. `methods`: names, method objects, or mappings or MethodEntry of
+    name, options, smooth and title; a row of random scores is always added. `protocol`: a name or a Protocol.
+    `metrics`: names, by default those that the examples allow. `smooth`: width of a Gaussian over neighbouring units,
+    for every row that sets none. `cache`: a folder for scores, from which an interrupted table continues. `selection`:
+    a selection by name or a `Rule`, instead of the protocol's. `filler`: the masked language model of removal `fill`.
+    `progress` is called with the share done. An input for which a metric is not defined has no value in it; the table
+    gives the number of inputs with a value.
     """
     model = as_model(model)
-    rows = entries(methods, smooth, model.kind)
-    made = study(
+    entries = resolve_entries(methods, smooth, model.kind)
+    prepared = prepare_evaluation(
         model, examples, protocol, metrics, seed=seed, cache=cache, selection=selection, filler=filler
-    )  # what is wrong with the examples is told before any work
-    found = made.rows(rows, progress)
+    )  # checks the examples before any computation
+    table_rows = prepared.rows(entries, progress)
     if progress is not None:
         progress(1.0)
-    return made.table(found)
+    return prepared.table(table_rows)

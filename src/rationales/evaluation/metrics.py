@@ -1,4 +1,4 @@
-"""Every metric by name: one line, which way is better, what it needs, and its function. All stand in `METRICS`."""
+"""Every metric by name: one line, which way is better, what it needs, and its function. `METRICS` lists them all."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from rationales.errors import OptionError
-from rationales.evaluation import complexity, plausibility
-from rationales.evaluation.curves import Faithfulness
+from rationales.evaluation import complexity
+from rationales.evaluation.agreement import overlap
+from rationales.evaluation.faithfulness.curves import FaithfulnessCurves
 from rationales.options import suggestion
 
-# What a function is given, by the metric's kind; gold, chosen and scores are (n,) over one input's words.
+# Arguments of a metric's function, by the metric's kind; gold, selected and scores are (n,) over one input's words.
 KINDS = {
     "curves": "(Faithfulness) -> (inputs,)",
     "scores": "(gold, scores) -> number",
     "order": "(gold, scores with their ties broken as the protocol says) -> number",
-    "choice": "(gold, chosen) -> number",
+    "choice": "(gold, selected) -> number",
     "corpus": "(all gold, all scores) -> (inputs,)",
-    "picture": "(gold, scores), both (h, w) at the picture's size -> number",
-    "shape": "(chosen) -> number",
+    "image": "(gold, scores), both (h, w) at the image's size -> number",
+    "shape": "(selected) -> number",
     "raw": "(scores of the model's units) -> number",
 }
 
@@ -35,17 +36,17 @@ class Metric:
     higher: bool | None  # is better; None: neither is
     kind: str  # one of KINDS
     function: Callable[..., Any]
-    default: bool = False  # measured where nothing else is asked for and what it needs is there
+    default: bool = False  # measured by default where what it needs is available
     fitted_to: str = "token-f1"  # choice: the metric that a fitted selection is fitted to
     weight: Callable[[np.ndarray, np.ndarray], float] | None = None  # choice: of an input in the pooled value
-    rule: str = ""  # choice, shape: the selection after an @ in the name; none: the table's
+    selection: str = ""  # choice, shape: the selection after an @ in the name; none: the table's
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What must be there: model (it is asked again), marks (people's, in texts), boxes (in pictures), text."""
+        """What must be available: model (more forward passes), marks (people's, in texts), boxes (in images), text."""
         return {
             "curves": ("model",),
-            "picture": ("boxes",),
+            "image": ("boxes",),
             "shape": ("text",),
             "raw": (),
         }.get(self.kind, ("marks",))
@@ -55,60 +56,60 @@ def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> n
     """F1 of the best k words of each input, k = how many people marked on average, rounded."""
     marked = [int(gold.sum()) for gold in golds if gold.any()]
     k = int(np.floor(np.mean(marked) + 0.5)) if marked else 0
-    return np.array([plausibility.top_k_f1(gold, own, k) for gold, own in zip(golds, scores, strict=True)])
+    return np.array([overlap.top_k_f1(gold, input_scores, k) for gold, input_scores in zip(golds, scores, strict=True)])
 
 
 def _best_iou(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:
-    return plausibility.best_threshold_iou(golds, scores)[1]
+    return overlap.best_threshold_iou(golds, scores)[1]
 
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("sufficiency", "how far the probability falls when only the rationale is kept",
-               False, "curves", Faithfulness.sufficiency, default=True),
+               False, "curves", FaithfulnessCurves.sufficiency, default=True),
         Metric("comprehensiveness", "how far the probability falls when the rationale is removed",
-               True, "curves", Faithfulness.comprehensiveness, default=True),
+               True, "curves", FaithfulnessCurves.comprehensiveness, default=True),
         Metric("aopc-sufficiency", "sufficiency over all levels, where the plain name means one of them",
-               False, "curves", Faithfulness.aopc_sufficiency),
+               False, "curves", FaithfulnessCurves.aopc_sufficiency),
         Metric("aopc-comprehensiveness", "comprehensiveness over all levels, where the plain name means one of them",
-               True, "curves", Faithfulness.aopc_comprehensiveness),
+               True, "curves", FaithfulnessCurves.aopc_comprehensiveness),
         Metric("log-odds", "how far the log probability moves without the rationale",
-               False, "curves", Faithfulness.log_odds),
+               False, "curves", FaithfulnessCurves.log_odds),
         Metric("deletion", "the probability while the best units are removed",
-               False, "curves", Faithfulness.deletion),
+               False, "curves", FaithfulnessCurves.deletion),
         Metric("insertion", "the probability while the best units are put in",
-               True, "curves", Faithfulness.insertion),
+               True, "curves", FaithfulnessCurves.insertion),
         Metric("average-precision", "area under precision over recall by steps; its mean over inputs is mAP",
-               True, "scores", plausibility.average_precision, default=True),
+               True, "scores", overlap.average_precision, default=True),
         Metric("auprc", "area under precision over recall by trapezoids",
-               True, "scores", plausibility.auprc),
+               True, "scores", overlap.auprc),
         Metric("f1-gold-length", "F1 with as many words as people marked",
-               True, "order", plausibility.f1_at_gold_length, default=True),
+               True, "order", overlap.f1_at_gold_length, default=True),
         Metric("top-k-f1", "F1 with as many words as people marked on average",
                True, "corpus", _top_mean_f1),
         Metric("precision-at-1", "whether people marked the best word",
-               True, "order", plausibility.precision_at),
+               True, "order", overlap.precision_at),
         Metric("token-precision", "share of the selected words that people marked",
-               True, "choice", plausibility.precision),
+               True, "choice", overlap.precision),
         Metric("token-recall", "share of the marked words that are selected",
-               True, "choice", plausibility.recall),
+               True, "choice", overlap.recall),
         Metric("token-f1", "F1 of the selected words, mean over inputs",
-               True, "choice", plausibility.token_f1, default=True),
+               True, "choice", overlap.token_f1, default=True),
         Metric("token-f1-micro", "F1 of the selected words of all inputs together",
-               True, "choice", plausibility.token_f1, weight=lambda gold, chosen: float(gold.sum() + chosen.sum())),
+               True, "choice", overlap.token_f1, weight=lambda gold, chosen: float(gold.sum() + chosen.sum())),
         Metric("token-iou", "selected and marked words over selected or marked ones",
-               True, "choice", plausibility.token_iou),
+               True, "choice", overlap.token_iou),
         Metric("iou-f1", "F1 of the selected spans; a span counts from an IoU of 0.5",
-               True, "choice", plausibility.iou_f1, default=True, fitted_to="iou-f1"),
+               True, "choice", overlap.iou_f1, default=True, fitted_to="iou-f1"),
         Metric("best-threshold-iou", "IoU at the one threshold that is best for all inputs",
                True, "corpus", _best_iou),
         Metric("pointing", "whether the best pixel lies in a box",
-               True, "picture", plausibility.pointing, default=True),
+               True, "image", overlap.pointing, default=True),
         Metric("inside-energy", "share of the positive scores inside the boxes",
-               True, "picture", plausibility.inside_energy),
+               True, "image", overlap.inside_energy),
         Metric("inside-top", "share of the best 15 % of the pixels inside the boxes",
-               True, "picture", plausibility.inside_top, default=True),
+               True, "image", overlap.inside_top, default=True),
         Metric("spans", "number of selected spans",
                None, "shape", complexity.spans),
         Metric("span-length", "mean number of words in a selected span",
@@ -124,53 +125,53 @@ METRICS: dict[str, Metric] = {
 
 
 def metrics() -> list[Metric]:
-    """What there is, with one line each, which way is better and what it needs."""
+    """All metrics, each with a summary, its better direction and what it needs."""
     return list(METRICS.values())
 
 
-def wanted(names: Sequence[str] | None, has: set[str], room: str = "these examples") -> list[Metric]:
-    """The metrics of these names, or the default ones that what is there (`has`) allows.
+def select_metrics(names: Sequence[str] | None, available: set[str], subject: str = "these examples") -> list[Metric]:
+    """The metrics of these names, or the default ones that the `available` data allow.
 
-    A name may say how words are selected, whatever the table's rule is: token-f1@sufficient, spans@top=5.
+    A name may say how words are selected, instead of by the table's rule: token-f1@sufficient, spans@top=5.
     """
     if names is None:
-        return [one for one in METRICS.values() if one.default and set(one.needs) <= has]
-    check_names(names)
-    found = []
-    for full in names:
-        name, _, rule = full.partition("@")
-        if missing := [one for one in METRICS[name].needs if one not in has]:
-            said = {"marks": "people's marks (spans)", "boxes": "boxes", "text": "texts", "model": "a model"}
-            raise OptionError(f"the metric {name} needs {said[missing[0]]}, and {room} have none")
-        found.append(replace(METRICS[name], name=full, rule=rule))
-    return found
+        return [metric for metric in METRICS.values() if metric.default and set(metric.needs) <= available]
+    check_metric_names(names)
+    selected = []
+    for full_name in names:
+        name, _, selection = full_name.partition("@")
+        if missing := [need for need in METRICS[name].needs if need not in available]:
+            descriptions = {"marks": "people's marks (spans)", "boxes": "boxes", "text": "texts", "model": "a model"}
+            raise OptionError(f"the metric {name} needs {descriptions[missing[0]]}, and {subject} have none")
+        selected.append(replace(METRICS[name], name=full_name, selection=selection))
+    return selected
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Raise an OptionError where a name is none of a metric, or has a rule behind an @ and cannot have one."""
+def check_metric_names(names: Sequence[str]) -> None:
+    """Raise an OptionError where a name is not that of a metric, or has a selection after an @ that it cannot take."""
     if not names:
-        raise OptionError("no metric asked for; leave metrics out for the usual ones")
-    for full in names:
-        name, _, rule = full.partition("@")
+        raise OptionError("no metric requested; leave metrics out for the default ones")
+    for full_name in names:
+        name, _, selection = full_name.partition("@")
         if name not in METRICS:
             raise OptionError(
                 f"there is no metric {name!r}{suggestion(name, METRICS)}; there are: {', '.join(METRICS)}"
             )
-        if rule and METRICS[name].kind not in ("choice", "shape"):
-            raise OptionError(f"the metric {name} selects no words, so it takes no @{rule}")
+        if selection and METRICS[name].kind not in ("choice", "shape"):
+            raise OptionError(f"the metric {name} selects no words, so it takes no @{selection}")
 
 
-def left_out(has: set[str], kind: str) -> tuple[str, ...]:
-    """Why usual metrics are missing from a table of this kind of input: nothing was marked."""
+def explain_missing(available: set[str], kind: str) -> tuple[str, ...]:
+    """Why default metrics are missing from a table of this kind of input: nothing was marked."""
     needed = {"text": ("marks", "what people marked (spans)"), "image": ("boxes", "boxes")}
-    if kind not in needed or needed[kind][0] in has:
+    if kind not in needed or needed[kind][0] in available:
         return ()
-    need, said = needed[kind]
-    names = ", ".join(one.name for one in METRICS.values() if one.default and need in one.needs)
-    return (f"No agreement with people ({names}): it needs {said}, and these examples have none.",)
+    need, description = needed[kind]
+    names = ", ".join(metric.name for metric in METRICS.values() if metric.default and need in metric.needs)
+    return (f"No agreement with people ({names}): it needs {description}, and these examples have none.",)
 
 
-def selects(name: str) -> bool:
+def uses_selection(name: str) -> bool:
     """Whether a metric looks at the words that the table's own rule selects."""
     return name in METRICS and METRICS[name].kind in ("choice", "shape")
 

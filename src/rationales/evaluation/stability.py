@@ -1,8 +1,7 @@
-"""Would the explanation be the same again? Agreement between seeds, and between baselines."""
+"""Stability of explanations: agreement between seeds, and between baselines."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,53 +10,49 @@ from typing import Any
 import numpy as np
 
 from rationales.errors import InputError, OptionError
-from rationales.evaluation.attribution import attribute, predict
-from rationales.evaluation.removal import without
-from rationales.evaluation.selection import Given, Selection, Share, selection
+from rationales.evaluation.faithfulness.removal import with_removal_baseline
+from rationales.evaluation.scores.attribution import attribute, predict
+from rationales.evaluation.selection.rules import SelectionInputs, SelectionRule, find_selection
+from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.methods import build
 from rationales.models.model import Model
+from rationales.rationale import Rule
 
 TEXT_BASELINES, IMAGE_BASELINES = ("pad", "mask", "unk", "zero"), ("black", "white", "mean", "blur-10")
 
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """How well several runs agree on each input, the mean over all pairs of runs. NaN where it is not defined."""
+    """Agreement of several runs on each input, averaged over all pairs of runs; NaN where it is not defined."""
 
     between: tuple[str, ...]  # the runs
     rank: np.ndarray  # (inputs,) Spearman's correlation of the scores
     iou: np.ndarray  # (inputs,) units that both select over units that one of them does
 
 
-def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Spearman's rho: the correlation of the ranks, equal scores sharing theirs; NaN if one side is constant."""
-    if np.shape(one) != np.shape(other):
-        raise OptionError(f"{np.shape(one)} scores cannot be compared with {np.shape(other)}")
-    first, second = (_ranks(values) for values in (one, other))
-    first, second = first - first.mean(), second - second.mean()
-    size = math.sqrt(float(first @ first) * float(second @ second))
-    return float(first @ second) / size if size > 0 else math.nan
-
-
-def selection_iou(one: np.ndarray, other: np.ndarray) -> float:
+def selection_iou(first: np.ndarray, second: np.ndarray) -> float:
     """Units that both select over units that at least one does; 1 if neither selects any: they agree."""
-    either = np.sum(one | other)
-    return float(np.sum(one & other) / either) if either else 1.0
+    either = np.sum(first | second)
+    return float(np.sum(first & second) / either) if either else 1.0
 
 
-def agreement(runs: Mapping[str, Sequence[np.ndarray]], rule: str | Selection = "share=0.2") -> Stability:
+def agreement(runs: Mapping[str, Sequence[np.ndarray]], rule: str | Rule | SelectionRule = "share=0.2") -> Stability:
     """How well runs agree; each run has one (n,) array of scores per input."""
     if len(runs) < 2:
         raise OptionError("agreement needs at least two runs")
     names = tuple(runs)
-    chosen = {name: selection(rule).choose(Given(runs[name])) for name in names}
+    selected = {name: find_selection(rule).select(SelectionInputs(runs[name])) for name in names}
     inputs = range(len(runs[names[0]]))
     pairs = list(combinations(names, 2))
 
-    def mean(measure: Callable[[np.ndarray, np.ndarray], float], of: Mapping[str, Sequence[np.ndarray]]) -> np.ndarray:
-        return np.array([np.mean([measure(of[a][number], of[b][number]) for a, b in pairs]) for number in inputs])
+    def mean(
+        measure: Callable[[np.ndarray, np.ndarray], float], arrays: Mapping[str, Sequence[np.ndarray]]
+    ) -> np.ndarray:
+        return np.array(
+            [np.mean([measure(arrays[a][number], arrays[b][number]) for a, b in pairs]) for number in inputs]
+        )
 
-    return Stability(names, mean(rank_correlation, runs), mean(selection_iou, chosen))
+    return Stability(names, mean(rank_correlation, runs), mean(selection_iou, selected))
 
 
 def between_seeds(
@@ -68,9 +63,9 @@ def between_seeds(
     seeds: Sequence[int] = (0, 1, 2),
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
-    rule: str | Selection = "share=0.2",
+    rule: str | Rule | SelectionRule = "share=0.2",
 ) -> Stability:
-    """Explain the same inputs once with each seed, and see how well the results agree."""
+    """Explain the same inputs once with each seed and measure the agreement of the results."""
     if len(set(seeds)) < 2:
         raise OptionError(f"agreement between seeds needs at least two different ones, not {list(seeds)}")
     return agreement({str(seed): _scores(model, inputs, method, options, smooth, seed) for seed in seeds}, rule)
@@ -85,24 +80,27 @@ def between_baselines(
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
     seed: int = 0,
-    rule: str | Selection = Share(0.2),  # noqa: B008  # frozen, so that one for all calls does no harm
+    rule: str | Rule | SelectionRule = "share=0.2",
 ) -> Stability:
-    """Explain the same inputs once with each baseline, and see how well the results agree.
+    """Explain the same inputs once with each baseline and measure the agreement of the results.
 
-    By default those of pad, mask, unk and zero that the tokenizer has; for pictures black, white, mean and blur-10.
+    By default those of pad, mask, unk and zero that the tokenizer has; for images black, white, mean and blur-10.
     """
-    chosen = tuple(baselines) if baselines is not None else _usual(model)
-    if len(set(chosen)) < 2:
-        raise OptionError(f"agreement between baselines needs at least two different ones, not {list(chosen)}")
-    runs = {name: _scores(without(model, name), inputs, method, options, smooth, seed) for name in chosen}
+    baseline_names = tuple(baselines) if baselines is not None else _default_baselines(model)
+    if len(set(baseline_names)) < 2:
+        raise OptionError(f"agreement between baselines needs at least two different ones, not {list(baseline_names)}")
+    runs = {
+        name: _scores(with_removal_baseline(model, name), inputs, method, options, smooth, seed)
+        for name in baseline_names
+    }
     return agreement(runs, rule)
 
 
-def _usual(model: Any) -> tuple[str, ...]:
+def _default_baselines(model: Any) -> tuple[str, ...]:
     if model.kind == "image":
         return IMAGE_BASELINES
-    had = [name for name in TEXT_BASELINES[:-1] if getattr(model.tokenizer, f"{name}_token_id", None) is not None]
-    return (*had, TEXT_BASELINES[-1])
+    available = [name for name in TEXT_BASELINES[:-1] if getattr(model.tokenizer, f"{name}_token_id", None) is not None]
+    return (*available, TEXT_BASELINES[-1])
 
 
 def _scores(
@@ -113,19 +111,11 @@ def _scores(
     smooth: float | None,
     seed: int,
 ) -> list[np.ndarray]:
-    built = build(method, dict(options or {}), model.kind)
-    encoded = model.encode([model.read(one, None) for one in inputs])
+    built_method = build(method, dict(options or {}), model.kind)
+    encoded = model.encode([model.read(item, None) for item in inputs])
     targets = predict(model, encoded).argmax(-1).tolist()
-    found = attribute(model, encoded, built, targets, seed=seed, smooth=smooth)
-    for one, own in zip(encoded, found, strict=True):
-        if own.scores is None:
-            raise InputError(f"{model.title(one.source)}: {own.failure}; leave it out")
-    return [own.scores for own in found if own.scores is not None]
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 1, equal values sharing the mean of theirs."""
-    _, inverse, count = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True, return_counts=True)
-    last = np.cumsum(count)
-    shared: np.ndarray = (last - (count - 1) / 2)[inverse]
-    return shared
+    raw_scores = attribute(model, encoded, built_method, targets, seed=seed, smooth=smooth)
+    for item, raw in zip(encoded, raw_scores, strict=True):
+        if raw.scores is None:
+            raise InputError(f"{model.title(item.source)}: {raw.failure}; leave it out")
+    return [raw.scores for raw in raw_scores if raw.scores is not None]

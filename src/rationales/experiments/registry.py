@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rationales.evaluation.table import Table
+    from rationales.evaluation.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rationales.errors import InputError, OptionError
-from rationales.evaluation.statistics import Estimate, estimate
+from rationales.evaluation.tables.statistics import Estimate, estimate
 from rationales.groundtruth.plants.plant import PlantedExample
 from rationales.groundtruth.plants.regions import Mask, area, units_in_region
 from rationales.rationale import Rationale

@@ -11,7 +11,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from rationales.evaluation.stability import rank_correlation, selection_iou
+from rationales.evaluation.stability import selection_iou
+from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.rationale import Rationale
 from rationales.report.html import page
 from rationales.report.marked import escape, shown

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from rationales.evaluation.metrics import direction
-from rationales.evaluation.table import Row, Table, short
+from rationales.evaluation.tables.table import Table, TableRow, short
 from rationales.report.terminal import safe
 
 NARROW = 9  # characters of a heading that stay on one line
@@ -58,7 +58,7 @@ def _best(table: Table, name: str) -> float:
     return (max(known) if arrow == "↑" else min(known)) if known and arrow else math.nan
 
 
-def _cell(table: Table, row: Row, name: str, star: bool, best: float) -> Text:
+def _cell(table: Table, row: TableRow, name: str, star: bool, best: float) -> Text:
     if name not in row.cells:
         return Text("–", style="dim")
     own = row.cells[name].estimate

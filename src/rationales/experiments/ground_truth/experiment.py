@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.method_rows import MethodSpec
 from rationales.experiments.ground_truth.reporting.run_tables import (
     ExperimentRuns,

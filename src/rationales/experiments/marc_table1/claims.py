@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rationales.evaluation.metrics import METRICS
-from rationales.evaluation.table import Table, short
+from rationales.evaluation.tables.table import Table, short
 from rationales.experiments.marc_table1.rows import (
     ABLATIONS,
     DEFAULT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from rationales.evaluation.table import Row, Table, short
+from rationales.evaluation.tables.table import Table, TableRow, short
 from rationales.experiments.marc_table1.claims import Claim, claims
 from rationales.experiments.marc_table1.rows import (
     DEFAULT,
@@ -65,7 +65,7 @@ def claim_list(found: Sequence[Claim]) -> str:
     return "\n".join(lines)
 
 
-def calibrated(rows: Mapping[str, Row]) -> str:
+def calibrated(rows: Mapping[str, TableRow]) -> str:
     """Rules that need no marks beside the fitted one: token F1, IoU F1 and the share of words they select."""
     shown = [key for key in (MARC, DEFAULT, RANDOM) if key in rows]
     if not shown or shown == [RANDOM]:
@@ -101,7 +101,7 @@ def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
     )
 
 
-def times(rows: Mapping[str, Row], inputs: int, seconds: float) -> str:
+def times(rows: Mapping[str, TableRow], inputs: int, seconds: float) -> str:
     """How long this run took, what its rows took when they were made, and what measuring costs beside explaining."""
     made = sum(row.seconds for row in rows.values() if row.smooth is None and not math.isnan(row.seconds)) * inputs
     said = [f"This run took {duration(seconds)}; scoring for all rows took {duration(made)} when they were made."]
@@ -115,7 +115,7 @@ def times(rows: Mapping[str, Row], inputs: int, seconds: float) -> str:
     return "\n\n".join(said)
 
 
-def _cell(row: Row, name: str) -> str:
+def _cell(row: TableRow, name: str) -> str:
     own = row.cells[name].estimate if name in row.cells else None
     if own is None or own.n == 0:
         return "–"

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, replace
 
 from rationales.data import Example, read
 from rationales.errors import RationalesError
-from rationales.evaluation.cache import code_print, model_print
+from rationales.evaluation.agreement.overlap import human_ceiling
+from rationales.evaluation.agreement.word_marks import annotator_words, gold_words
 from rationales.evaluation.collecting import Progress
-from rationales.evaluation.entries import MethodEntry, entries
+from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.preparation import PreparedEvaluation, prepare_evaluation
 from rationales.evaluation.sampling import evenly
-from rationales.evaluation.statistics import human_ceiling
-from rationales.evaluation.study import Study, study
-from rationales.evaluation.table import Cell, Row, Table
-from rationales.evaluation.words import gold_words, other_words
+from rationales.evaluation.scores.cache import model_fingerprint
+from rationales.evaluation.scores.code_fingerprint import code_fingerprint
+from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments.marc_table1 import widths
 from rationales.experiments.marc_table1.report import duration, sections
 from rationales.experiments.marc_table1.rows import (
@@ -58,8 +59,10 @@ def reproduce(request: Request) -> ExperimentReport:
         model = load(request.model or MODEL, device=request.device)
         work = _Work(
             request,
-            study(model, test, "marc", METRICS, seed=request.seed, cache=request.cache, coarse=request.tf32),
-            study(
+            prepare_evaluation(
+                model, test, "marc", METRICS, seed=request.seed, cache=request.cache, coarse=request.tf32
+            ),
+            prepare_evaluation(
                 model,
                 validation,
                 "marc",
@@ -90,10 +93,10 @@ class _Work:
     """The table while it grows."""
 
     request: Request
-    test: Study
-    validation: Study
+    test: PreparedEvaluation
+    validation: PreparedEvaluation
     prints: dict[str, str]
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, TableRow] = field(default_factory=dict)
     widths: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def cost(self, spec: RowSpec) -> float:
@@ -119,7 +122,7 @@ class _Work:
             width = self._width(spec, self._report(begin, on_validation))
         entry = MethodEntry(spec.method, spec.options, width, titled(spec, width))
         (row,) = self.test.rows(
-            entries([entry], None, "text")[:1], self._report(begin + on_validation, share - on_validation)
+            resolve_entries([entry], None, "text")[:1], self._report(begin + on_validation, share - on_validation)
         )
         self.rows[spec.key] = row
         self._write()
@@ -158,7 +161,7 @@ class _Work:
             return False
         return (old.inputs, old.seed, old.metrics) == (tuple(self.test.names), self.request.seed, METRICS)
 
-    def _table(self, rows: Sequence[Row], remarks: Sequence[str] = ()) -> Table:
+    def _table(self, rows: Sequence[TableRow], remarks: Sequence[str] = ()) -> Table:
         made = self.test.table(rows, remarks)
         return replace(made, versions={**made.versions, **self.prints})
 
@@ -172,7 +175,7 @@ class _Work:
         table.to_json(out / "table.json")
         write_text(out / "table.md", replace(table, metrics=MAIN).to_markdown())
 
-    def _shown(self) -> list[Row]:
+    def _shown(self) -> list[TableRow]:
         """The rows in the order of the table, whatever order they were made in."""
         return [self.rows[key] for key in ROWS if key in self.rows]
 
@@ -208,16 +211,16 @@ def time_left(elapsed: float, share: float) -> str:
     return f"about {duration(elapsed * (1 - share) / max(share, 1e-9))} left"
 
 
-def people(examples: Sequence[Example]) -> list[Row]:
+def people(examples: Sequence[Example]) -> list[TableRow]:
     """What further annotators reach against the marks that methods are judged by; only a choice can be judged so."""
     gold = [gold_words(one) for one in examples]
     found = []
     for number, name in enumerate(PEOPLE):
-        others = [other_words(one)[number : number + 1] for one in examples]
+        others = [annotator_words(one)[number : number + 1] for one in examples]
         if any(others):
             reached = human_ceiling(gold, others)
             cells = {key: Cell(tuple(reached[key].tolist())) for key in ("token-f1", "iou-f1")}
-            found.append(Row(f"People ({name} of further annotators)", cells))
+            found.append(TableRow(f"People ({name} of further annotators)", cells))
     return found
 
 
@@ -251,9 +254,9 @@ def _prints(model: Model, request: Request, validation: Sequence[Example]) -> di
     """What must be the same for rows of two runs to stand in one table."""
     code = hashlib.blake2b(digest_size=8)
     for method in METHODS.values():
-        code.update(code_print(method).encode())
+        code.update(code_fingerprint(method).encode())
     return {
-        "weights": model_print(model)[:16],
+        "weights": model_fingerprint(model)[:16],
         "code": code.hexdigest(),
         "products": "tf32" if request.tf32 else "float32",
         "validation": f"{len(validation)} inputs",

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rationales.data import Example
+from rationales.evaluation.agreement.word_marks import gold_words
 from rationales.evaluation.collecting import Progress
-from rationales.evaluation.entries import MethodEntry, entries
-from rationales.evaluation.study import Study
-from rationales.evaluation.words import gold_words
+from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.preparation import PreparedEvaluation
 from rationales.experiments.marc_table1.rows import WIDTHS, RowSpec
 from rationales.files import read_text, write_text
 from rationales.models.units import sentences
@@ -25,14 +25,14 @@ CRITERION = "average-precision"
 Measured = Mapping[str, float]  # width as text, or "none" -> mean over the validation reviews
 
 
-def measured(study: Study, spec: RowSpec, progress: Progress | None = None) -> dict[str, float]:
+def measured(study: PreparedEvaluation, spec: RowSpec, progress: Progress | None = None) -> dict[str, float]:
     """The mAP of a method on validation reviews without smoothing and with every width; the method is asked once.
 
     The mean of two: against the marks as they are, and against the sentences that hold one.
     """
     widths = [None, *WIDTHS]
     wanted = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
-    chosen = entries(wanted, None, "text")[: len(wanted)]  # without the chance row, which is no part of this
+    chosen = resolve_entries(wanted, None, "text")[: len(wanted)]  # without the chance row, which is no part of this
     # the first row asks the method, and all others only smooth what it said
     made = study.rows(chosen, None if progress is None else lambda done: progress(min(1.0, done * len(chosen))))
     widened = [in_sentences(example) for example in study.examples]

@@ -16,8 +16,8 @@ import torch
 
 from rationales.data.example import Example
 from rationales.errors import OptionError, RationalesError
-from rationales.evaluation.entries import Entry, MethodEntry
-from rationales.evaluation.statistics import estimate
+from rationales.evaluation.entries import MethodEntry, ResolvedEntry
+from rationales.evaluation.tables.statistics import estimate
 from rationales.groundtruth.dryrun.input_data import InputData, prepare_data
 from rationales.groundtruth.dryrun.network_under_test import ModelFactory, NetworkUnderTest, build_network
 from rationales.groundtruth.dryrun.planted_training import PlantedSplits, plant_splits, select_inputs, train_on_plant
@@ -187,7 +187,7 @@ def _judge_methods(
 def _run_method(
     network: NetworkUnderTest,
     inputs: Sequence[PlantedExample],
-    entry: Entry,
+    entry: ResolvedEntry,
     seed: int,
     progress: Callable[[float], None] | None,
 ) -> MethodResult:
@@ -247,7 +247,7 @@ def _explain(
 def _try_methods(
     network: NetworkUnderTest,
     planted: PlantedExample,
-    entries: Sequence[Entry],
+    entries: Sequence[ResolvedEntry],
     progress: Callable[[float], None] | None,
 ) -> None:
     """Try the network and all methods on one input before training, with as few steps as their options allow."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rationales.evaluation.statistics import Estimate
+from rationales.evaluation.tables.statistics import Estimate
 from rationales.groundtruth.dryrun.verdict import VERDICTS, MethodVerdict, attribution_gain
 from rationales.groundtruth.metrics import AttributionShare, Case, attribution_share
 from rationales.groundtruth.plants.plant import Plant, PlantedExample

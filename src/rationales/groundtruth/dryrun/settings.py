@@ -8,7 +8,7 @@ from typing import Any
 
 from rationales.data.example import Example
 from rationales.errors import OptionError
-from rationales.evaluation.entries import Entry, MethodEntry, entries
+from rationales.evaluation.entries import MethodEntry, ResolvedEntry, resolve_entries
 from rationales.groundtruth.dryrun.input_data import InputData, check_count
 from rationales.groundtruth.label_reassignment import (
     Reassignment,
@@ -52,7 +52,7 @@ class DryRunSettings:
     """All settings of a dry run."""
 
     plants: tuple[Plant, ...]
-    entries: tuple[Entry, ...]  # methods, always with random scores among them
+    entries: tuple[ResolvedEntry, ...]  # methods, always with random scores among them
     recipe: Recipe
     r: float | None
     inputs: int
@@ -76,7 +76,7 @@ def resolve_settings(
         raise OptionError(f"the seed must not be negative, but is {seed}")
     requested: Sequence[NameWithOptions | Plant] = plants or (DEFAULT_PLANT[kind],)
     resolved_plants = tuple(resolve_plant(plant, kind) for plant in requested)
-    method_entries = tuple(entries(list(methods or DEFAULT_METHODS[kind]), None, kind))
+    method_entries = tuple(resolve_entries(list(methods or DEFAULT_METHODS[kind]), None, kind))
     for entry in method_entries:
         if kind != "image" and "feature maps" in entry.method.needs:
             raise OptionError(f"{entry.method.name} is for images; leave it out for texts")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rationales.evaluation.statistics import Estimate
-from rationales.evaluation.table import short
+from rationales.evaluation.tables.statistics import Estimate
+from rationales.evaluation.tables.table import short
 from rationales.groundtruth.dryrun.results import DryRun, MethodResult, PlantResult
 from rationales.groundtruth.dryrun.verdict import CHANCE_GAIN, FOUND_GAIN
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rationales.evaluation.statistics import Estimate, estimate
+from rationales.evaluation.tables.statistics import Estimate, estimate
 from rationales.groundtruth.metrics import Case, attribution_share
 from rationales.groundtruth.plants.regions import Mask, area
 

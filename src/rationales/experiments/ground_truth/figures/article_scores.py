@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rationales.evaluation.statistics import Estimate
+from rationales.evaluation.tables.statistics import Estimate
 from rationales.experiments.ground_truth.method_rows import INHERENT
 from rationales.experiments.ground_truth.reporting.run_statistics import (
     Floats,

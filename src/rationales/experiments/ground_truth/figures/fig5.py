@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rationales.evaluation.statistics import compare
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.statistics import compare
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import ChosenRows, GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.method_rows import MARC, MARC_METHODS, PAPER_METHODS, PICTURE_METHODS
 from rationales.experiments.ground_truth.reporting import plots

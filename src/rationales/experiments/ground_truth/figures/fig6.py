@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.figures.trend_lines import (

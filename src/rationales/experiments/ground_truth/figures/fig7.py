@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import ChosenRows, Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.figures.trend_lines import (

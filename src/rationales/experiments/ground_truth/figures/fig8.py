@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import ChosenRows, Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.figures.trend_lines import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rationales.evaluation.statistics import compare
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.statistics import compare
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import ChosenRows, GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.figures.article_scores import (
     ARTICLES,

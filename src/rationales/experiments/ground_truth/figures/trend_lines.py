@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rationales.evaluation.statistics import Estimate, estimate
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.statistics import Estimate, estimate
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.method_rows import MARC, PICTURE_METHODS

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rationales.evaluation.statistics import Estimate
-from rationales.evaluation.table import Table
+from rationales.evaluation.tables.statistics import Estimate
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import ChosenRows
 from rationales.experiments.ground_truth.figures.article_scores import data_remarks, method_titles, selection_metric
 from rationales.experiments.ground_truth.method_rows import INHERENT, RANDOM

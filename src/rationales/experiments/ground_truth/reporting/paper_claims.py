@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rationales.evaluation.statistics import Estimate
-from rationales.evaluation.table import short
+from rationales.evaluation.tables.statistics import Estimate
+from rationales.evaluation.tables.table import short
 
 
 @dataclass(frozen=True)

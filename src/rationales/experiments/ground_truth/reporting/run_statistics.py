@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rationales.evaluation.statistics import DRAWS, Estimate
+from rationales.evaluation.tables.statistics import DRAWS, Estimate
 from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, RunRecord
 
 INPUT_RESAMPLES = 200  # resamples of a run's inputs from which the bootstrap over runs draws

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rationales.evaluation.table import Cell, Row, Table
+from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments.ground_truth.method_rows import MARC, MethodSpec
 from rationales.experiments.ground_truth.reporting.paper_claims import format_number, format_percent, table_markdown
 from rationales.experiments.ground_truth.runs.run_record import RunRecord, successful_runs
@@ -81,7 +81,7 @@ def results_table(
         seconds = [run.measures[key].seconds for run in runs.successful if key in run.measures]
         known_seconds = [duration for duration in seconds if not math.isnan(duration)]
         table_rows.append(
-            Row(
+            TableRow(
                 title,
                 cells,
                 spec.method if spec else "",

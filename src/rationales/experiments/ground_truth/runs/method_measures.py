@@ -16,8 +16,8 @@ import numpy as np
 
 import rationales.masks
 from rationales.errors import RationalesError
-from rationales.evaluation.attribution import attribute, predict
 from rationales.evaluation.sampling import evenly
+from rationales.evaluation.scores.attribution import attribute, predict
 from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, MethodSpec
 from rationales.experiments.ground_truth.runs.run_record import MethodMeasures
 from rationales.groundtruth import PlantedExample

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from rationales.evaluation.cache import model_print
 from rationales.evaluation.sampling import evenly
+from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.experiments.ground_truth.method_rows import MethodSpec
 from rationales.experiments.ground_truth.runs.method_measures import (
     EncodedInputs,
@@ -232,11 +232,9 @@ def _explain(
 ) -> RunRecord:
     """Measures of all methods on a trained model; the caller fills in the fields about the training."""
     inputs = _encode(setup, trained.module, settings)
-    model_fingerprint = model_print(inputs.model)
+    fingerprint = model_fingerprint(inputs.model)
     reusable = (
-        previous is not None
-        and previous.model_fingerprint == model_fingerprint
-        and not settings.explain_during_training
+        previous is not None and previous.model_fingerprint == fingerprint and not settings.explain_during_training
     )
     measures = dict(previous.measures) if previous is not None and reusable else {}
     for method in methods:
@@ -248,7 +246,7 @@ def _explain(
         fingerprint="",
         attempts=(),
         accuracy_bound=setup.test.bound,
-        model_fingerprint=model_fingerprint,
+        model_fingerprint=fingerprint,
         input_names=tuple(item.example.name for item in inputs.planted),
         manipulations=tuple(item.manipulation for item in inputs.planted),
         unit_counts=tuple(len(region) for region in inputs.regions),

@@ -1,0 +1,1 @@
+"""Faithfulness: how the target's probability changes when selected units are kept alone or removed."""

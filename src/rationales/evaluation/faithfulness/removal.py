@@ -1,0 +1,215 @@
+"""Inputs without some of their units (replaced, deleted or filled in), and the model's probabilities for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rationales.errors import OptionError
+from rationales.evaluation.faithfulness.filling import Filler
+from rationales.evaluation.faithfulness.levels import LevelSelections
+from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows, rewrite, token_rows
+from rationales.evaluation.protocols import DELETE, FILL, TOKENS
+from rationales.models import baselines
+from rationales.models.batch import Batch
+from rationales.models.image import ImageModel
+from rationales.models.model import Model
+from rationales.models.text import TextModel
+from rationales.models.tokens import Encoded, TokenRow
+from rationales.rationale import Unit
+
+KEEPS_AT_ONCE = 2**26  # 256 MB of keeps; the batch limits the model's own memory
+ROWS_AT_ONCE = 2048  # of rewritten texts
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """K reduced forms of B inputs: each keeps its `count` best units, or all but these where `flip` says so."""
+
+    count: Tensor  # (K, B) long
+    flip: Tensor  # (K,) bool
+    untouched: int | None = 0  # the variant that is the input itself
+
+    @staticmethod
+    def both_sides(levels: LevelSelections) -> Variants:
+        """The input itself, nothing of it, then what each level keeps, then what each level leaves."""
+        count = levels.count.T
+        first = torch.stack([levels.units, torch.zeros_like(levels.units)])
+        flip = torch.arange(2 + 2 * len(count), device=count.device) >= 2 + len(count)
+        return Variants(torch.cat([first, count, count]), flip)
+
+    @staticmethod
+    def removed(levels: LevelSelections) -> Variants:
+        """What each level leaves."""
+        flip = torch.ones(levels.count.shape[1], dtype=torch.bool, device=levels.count.device)
+        return Variants(levels.count.T, flip, untouched=None)
+
+
+def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model:
+    """The same model with the removal's baseline in place of its own; itself where the removal has none."""
+    if removal in ("baseline", DELETE, FILL):
+        return model
+    if isinstance(model, ImageModel):
+        return replace(model, baselines=(removal,) if isinstance(removal, str) else removal)
+    if not isinstance(model, TextModel) or not isinstance(removal, str):
+        raise OptionError(f"{model.name} cannot have its units replaced by {removal}; use removal='baseline'")
+    name = _reference(model.tokenizer) if removal == "reference" else removal
+    networks = [
+        replace(network, baseline=baselines.vector(name, model.tokenizer, network.embedding))
+        for network in model.networks
+    ]
+    return replace(model, networks=networks, baseline=name)
+
+
+def _reference(tokenizer: Any) -> str:
+    names = [name for name in ("mask", "unk", "pad") if isinstance(getattr(tokenizer, f"{name}_token_id", None), int)]
+    return names[0] if names else TOKENS[-1]
+
+
+def variant_probabilities(
+    model: Model,
+    encoded: Sequence[Any],
+    levels: LevelSelections,
+    variants: Variants,
+    *,
+    removal: str | tuple[str, ...],
+    special: str = "keep",
+    retokenise: bool = False,
+    filler: Filler | None = None,
+    seed: int = 0,
+) -> Tensor:
+    """(K, B, views, classes): probabilities of every variant of every input, averaged over segments, not over views."""
+    if removal not in (DELETE, FILL):
+        removal_model = with_removal_baseline(model, removal)
+        inputs = (
+            encoded if special == "keep" else [with_special(item) for item in _check_texts(encoded, "special='remove'")]
+        )
+        with removal_model.borrowed(), torch.no_grad():
+            return _by_keeps(removal_model.batch(inputs, seed), levels, variants, special == "remove")
+    if not isinstance(model, TextModel):
+        raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
+    return _by_texts(
+        model, _check_texts(encoded, removal), levels, variants, _rewriter(model, removal, special, retokenise, filler)
+    )
+
+
+def _check_texts(encoded: Sequence[Any], option_text: str | tuple[str, ...]) -> list[Encoded]:
+    if not all(isinstance(item, Encoded) for item in encoded):
+        raise OptionError(f"{option_text} is for texts")
+    return list(encoded)
+
+
+def _by_keeps(batch: Batch, levels: LevelSelections, variants: Variants, last_is_special: bool) -> Tensor:
+    """All variants through one batch, hard 0/1 keeps, as many at once as memory allows."""
+    rows = batch.rows
+    levels, count, flip = levels.to(batch.device), variants.count.to(batch.device), variants.flip.to(batch.device)
+    rank = levels.rank
+    if last_is_special:  # one more unit, which no level selects
+        rank = torch.cat([rank, torch.full_like(rank[:, :1], rank.shape[1])], 1)
+    index = rows.unit.clamp(max=rank.shape[1] - 1)
+    if last_is_special:
+        special = rows.unit == levels.units[rows.input][:, None]
+        index = torch.where(special, rank.shape[1] - 1, index)
+    row_rank = rank[rows.input[:, None], index]  # (S, n)
+    at_once = max(1, KEEPS_AT_ONCE // max(1, row_rank.numel()))
+    probabilities: list[Tensor] = []
+    for begin in range(0, len(variants.count), at_once):
+        chunk = slice(begin, begin + at_once)
+        kept = (row_rank < count[chunk][:, rows.input, None]) ^ flip[chunk][:, None, None]  # (K, S, n)
+        if last_is_special:
+            kept = kept & ~special
+        if variants.untouched is not None and begin <= variants.untouched < begin + len(kept):
+            kept[variants.untouched - begin] = True
+        probabilities.append(batch.pool(batch.probabilities(batch.logits(kept.to(batch.dtype)))))
+    return torch.cat(probabilities)
+
+
+def with_special(encoded: Encoded) -> Encoded:
+    """The same rows with their special tokens as one more unit, the last."""
+
+    def extend_row(row: TokenRow) -> TokenRow:
+        extra = len(row.units)
+        return TokenRow(
+            row.ids,
+            row.types,
+            [extra if owner < 0 else owner for owner in row.owner],
+            [*row.units, len(encoded.units)],
+            [*row.weight, 1.0 / len(encoded.rows)],
+            [*row.position, (row.position[-1] if row.position else 0.0) + 1],
+        )
+
+    return Encoded(encoded.source, (*encoded.units, Unit("", 0, 0)), tuple(extend_row(row) for row in encoded.rows))
+
+
+def _rewriter(
+    model: TextModel, removal: str | tuple[str, ...], special: str, retokenise: bool, filler: Filler | None
+) -> Callable[[Sequence[Encoded], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]]:
+    """What makes rows of (input, kept units) pairs."""
+    bare = special == "remove"
+    if removal == DELETE and not retokenise:
+        return lambda inputs, kept: [
+            token_rows(encoded, chosen, model.filler, bare) for encoded, chosen in zip(inputs, kept, strict=True)
+        ]
+    if removal == DELETE:
+        return lambda inputs, kept: plain_rows(
+            model, [rewrite(encoded, chosen) for encoded, chosen in zip(inputs, kept, strict=True)], bare
+        )
+    if filler is None:
+        raise OptionError("removal 'fill' needs a masked language model: filler=..., an id, a folder or a Filler")
+    return lambda inputs, kept: plain_rows(model, filler.fill(inputs, kept), bare)
+
+
+def _by_texts(
+    model: TextModel,
+    encoded: Sequence[Encoded],
+    levels: LevelSelections,
+    variants: Variants,
+    rewrite: Callable[[Sequence[Encoded], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]],
+) -> Tensor:
+    """Rewrite every different variant once, and pass many of them through the model together, packed by length."""
+    variant_count = variants.count.shape[0]
+    device = model.networks[0].baseline.device
+    rank, count, flip = levels.rank.cpu().numpy(), variants.count.cpu().numpy(), variants.flip.cpu().numpy()
+    jobs: list[Rewrite] = []
+    job_index = np.zeros((variant_count, len(encoded)), dtype=np.int64)
+    for input_index, item in enumerate(encoded):
+        job_of_variant: dict[tuple[int, bool, bool], int] = {}
+        unit_rank = rank[input_index, : len(item.units)]
+        for k in range(variant_count):
+            untouched = k == variants.untouched
+            variant = (int(count[k, input_index]), bool(flip[k]), untouched)
+            if variant not in job_of_variant:
+                job_of_variant[variant] = len(jobs)
+                jobs.append(Rewrite(item, (unit_rank < count[k, input_index]) ^ flip[k], untouched))
+            job_index[k, input_index] = job_of_variant[variant]
+    probabilities: list[Tensor] = []
+    with model.borrowed(), torch.no_grad():
+        for group in _groups(jobs):
+            changed = [job for job in group if not job.untouched]
+            rows = iter(rewrite([job.input for job in changed], [job.kept for job in changed]))
+            encodings = [job.input if job.untouched else _plain(job.input, next(rows)) for job in group]
+            batch = model.batch(encodings)
+            probabilities.append(batch.pool(batch.probabilities(batch.logits(batch.ones()))))
+    return torch.cat(probabilities)[torch.from_numpy(job_index).to(device)]
+
+
+def _groups(jobs: Sequence[Rewrite]) -> list[list[Rewrite]]:
+    """Jobs in their order, cut so that about `ROWS_AT_ONCE` rows are prepared at once."""
+    groups: list[list[Rewrite]] = [[]]
+    size = 0
+    for job in jobs:
+        if groups[-1] and size + len(job.input.rows) > ROWS_AT_ONCE:
+            groups.append([])
+            size = 0
+        groups[-1].append(job)
+        size += len(job.input.rows)
+    return groups
+
+
+def _plain(encoded: Encoded, rows: tuple[TokenRow, ...]) -> Encoded:
+    return Encoded(encoded.source, encoded.units[:1], rows)

@@ -1,0 +1,1 @@
+"""Raw scores of methods, and the cache that stores them."""

@@ -1,0 +1,1 @@
+"""Result tables: rows, estimates with intervals, tests, and their files."""

@@ -1,0 +1,157 @@
+"""Statistics of tables: bootstrap intervals, paired tests against a reference, rank correlation."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rationales.errors import OptionError
+
+DRAWS = 2000  # of the bootstrap
+SIGN_FLIPS = 10_000  # of the sign test
+NUMBERS_AT_ONCE = 2_000_000  # random numbers at once
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over inputs and its 95 % bootstrap interval; n inputs had a value."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a row differs from a reference on the n inputs that both have a value for."""
+
+    difference: float  # row minus reference
+    p: float  # two-sided, by sign flips
+    n: int
+    adjusted: float = math.nan  # after Holm's correction over the rows of a table
+
+
+def estimate(
+    values: np.ndarray, weights: np.ndarray | None = None, *, seed: int = 0, draws: int = DRAWS, level: float = 0.95
+) -> Estimate:
+    """Mean and percentile bootstrap interval over inputs; NaN values are left out and not counted.
+
+    `weights`: (n,), for a pooled value such as micro F1; then inputs are drawn together with their weights. Fewer than
+    two values have no interval (NaN).
+    """
+    values, weight = _defined(values, weights)
+    if not len(values):
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    total = weight.sum()
+    mean = float((values * weight).sum() / total) if total > 0 else math.nan
+    if len(values) < 2 or not total > 0:
+        return Estimate(mean, math.nan, math.nan, len(values))
+    random = np.random.default_rng(seed)
+    means: list[np.ndarray] = []
+    at_once = max(1, NUMBERS_AT_ONCE // len(values))
+    for begin in range(0, draws, at_once):
+        indices = random.integers(0, len(values), (min(at_once, draws - begin), len(values)))
+        drawn_weights = weight[indices]
+        means.append((values[indices] * drawn_weights).sum(1) / np.maximum(drawn_weights.sum(1), 1e-300))
+    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(mean, float(low), float(high), len(values))
+
+
+def compare(
+    values: np.ndarray,
+    reference: np.ndarray,
+    weights: tuple[np.ndarray, np.ndarray] | None = None,
+    *,
+    seed: int = 0,
+    flips: int = SIGN_FLIPS,
+) -> Comparison:
+    """Paired sign-flip test of the difference of the means, on the inputs where both values are defined.
+
+    Under the null hypothesis the two rows could change places on any input. With up to 13 inputs all flips are tried,
+    else `flips` random ones; p counts the observed arrangement too, so it is never 0. `weights`: of the values and of
+    the reference, for pooled values; they change places with their values.
+    """
+    if len(values) != len(reference):
+        raise OptionError(f"{len(values)} values cannot be paired with {len(reference)}")
+    both = ~(np.isnan(values) | np.isnan(reference))
+    n = int(both.sum())
+    if n == 0:
+        return Comparison(math.nan, math.nan, 0)
+    weight_pair = (
+        [np.ones(n)] * 2 if weights is None else [np.asarray(array, dtype=np.float64)[both] for array in weights]
+    )
+    weighted = [
+        np.asarray(array, dtype=np.float64)[both] * weight
+        for array, weight in zip((values, reference), weight_pair, strict=True)
+    ]
+    # a flip takes (x + y)/2 + s (x - y)/2 with s = -1 instead of 1
+    middle, half = (
+        [(array + reference_sum).sum() / 2 for array, reference_sum in (weighted, weight_pair)],
+        [(a - b) / 2 for a, b in (weighted, weight_pair)],
+    )
+
+    def difference(signs: np.ndarray) -> np.ndarray:
+        """(flips, n) of -1 and 1 -> (flips,)."""
+        (top, bottom), (moved, weight) = middle, (signs @ np.stack(half, 1)).T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            differences: np.ndarray = (top + moved) / (bottom + weight) - (top - moved) / (bottom - weight)
+        finite: np.ndarray = np.nan_to_num(differences)
+        return finite
+
+    observed = float(difference(np.ones((1, n)))[0])
+    edge = abs(observed) - 1e-12 * max(1.0, abs(observed))  # equal sums in another order of addition are equal
+    if 2**n <= flips:
+        all_signs = 1.0 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+        return Comparison(observed, float((np.abs(difference(all_signs)) >= edge).mean()), n)
+    at_once = max(1, NUMBERS_AT_ONCE // n)
+    sign_chunks = [_cached_signs(n, flips, seed)] if flips <= at_once else _sign_chunks(n, flips, seed, at_once)
+    as_extreme = sum(int((np.abs(difference(signs)) >= edge).sum()) for signs in sign_chunks)
+    return Comparison(observed, (as_extreme + 1) / (flips + 1), n)
+
+
+@functools.lru_cache(2)
+def _cached_signs(n: int, flips: int, seed: int) -> np.ndarray:
+    """(flips, n) of -1 and 1; remembered, since all rows and metrics of a table are tested with the same ones."""
+    return next(_sign_chunks(n, flips, seed, flips))
+
+
+def _sign_chunks(n: int, flips: int, seed: int, at_once: int) -> Iterator[np.ndarray]:
+    random = np.random.default_rng(seed)
+    for begin in range(0, flips, at_once):
+        yield 1.0 - 2 * random.integers(0, 2, (min(at_once, flips - begin), n), dtype=np.int8)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down correction of several p values; NaN (nothing compared) stays NaN and is not counted."""
+    values = np.asarray(p, dtype=np.float64)
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.argsort(values[known], kind="stable")]
+    adjusted = np.full(len(values), np.nan)
+    steps = values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted.tolist()
+
+
+def rank_correlation(first: np.ndarray | Sequence[float], second: np.ndarray | Sequence[float]) -> float:
+    """Spearman's rho of two (n,) arrays; NaN if one of them is constant."""
+    if np.shape(first) != np.shape(second):
+        raise OptionError(f"{np.shape(first)} scores cannot be compared with {np.shape(second)}")
+    if len(np.unique(first)) < 2 or len(np.unique(second)) < 2:
+        return math.nan
+    from scipy.stats import spearmanr  # imported here: it takes longer than all of `import rationales`
+
+    return float(spearmanr(first, second).statistic)
+
+
+def _defined(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    array = np.asarray(values, dtype=np.float64)
+    weight = np.ones_like(array) if weights is None else np.asarray(weights, dtype=np.float64)
+    if weight.shape != array.shape or array.ndim != 1:
+        raise OptionError(f"{weight.shape} weights for {array.shape} values; both must be one row of the same length")
+    known = ~np.isnan(array)
+    return array[known], weight[known]
