@@ -20,14 +20,14 @@ from rationales.curves import curve_probabilities, curve_thresholds
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smooth_scores
 from rationales.masks.snapping import snapped
-from rationales.methods import Method
+from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
 from rationales.models.contrast import CHOSEN
 from rationales.models.front import as_model
 from rationales.models.model import InputDescription, Model
 from rationales.options import check_option, whole
 from rationales.rationale import Note, Rationale, Rule, by_label
-from rationales.scoring import first_nonfinite, open_batch, resolve_method, run_method
+from rationales.scoring import first_nonfinite, open_batch, run_method
 from rationales.selection import choose_rules
 from rationales.targets import check_rivals, lists_inputs, of_the_two, rival_numbers, target_numbers
 from rationales.version import __version__

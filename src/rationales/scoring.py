@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rationales.errors import OptionError
-from rationales.methods import Attribution, Method, build
+from rationales.methods.method import Attribution, Method
 from rationales.models.batch import Batch
 from rationales.models.model import Model
 from rationales.models.probing import check_gradients
-
-
-def resolve_method(method: str | Method, options: Mapping[str, Any] | None, kind: str) -> Method:
-    """The method with this name and these options for inputs of this kind; a method object is taken as it is."""
-    if isinstance(method, str):
-        return build(method, dict(options or {}), kind)
-    if not isinstance(method, Method):
-        raise OptionError(f"a method is a name from 'rationales methods' or a rationales.Method, not {method!r}")
-    if options:
-        raise OptionError(f"{method.name} is an object with options of its own; set {', '.join(options)} on it instead")
-    return method
 
 
 @contextmanager

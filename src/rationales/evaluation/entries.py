@@ -10,10 +10,9 @@ from rationales.errors import OptionError
 from rationales.evaluation.metrics import check_metric_names
 from rationales.evaluation.protocols import Protocol, find_protocol
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
-from rationales.methods import Method
+from rationales.methods import Method, resolve_method
 from rationales.options import check_option
 from rationales.rationale import Rule
-from rationales.scoring import resolve_method
 
 RANDOM = "random"
 
@@ -97,7 +96,7 @@ def _as_entry(method: str | Method | Mapping[str, Any] | MethodEntry) -> MethodE
         return MethodEntry(method.name, method=method)
     if isinstance(method, str):
         return MethodEntry(method)
-    known = {option.name for option in fields(MethodEntry)}
+    known = {option.name for option in fields(MethodEntry)} - {"method"}
     if "name" not in method or not set(method) <= known:
         raise OptionError(f"a method is a name or has {', '.join(sorted(known))}; not {dict(method)!r}")
     return MethodEntry(**method)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 from rationales.errors import OptionError
 from rationales.methods.deep_lift import DeepLift
@@ -58,6 +60,17 @@ def build(name: str, options: dict[str, object] | None = None, kind: str = "text
     return make(METHODS[name], options or {}, kind)
 
 
+def resolve_method(method: str | Method, options: Mapping[str, Any] | None, kind: str) -> Method:
+    """The method with this name and these options for inputs of this kind; a method object is taken as it is."""
+    if isinstance(method, str):
+        return build(method, dict(options or {}), kind)
+    if not isinstance(method, Method):
+        raise OptionError(f"a method is a name from 'rationales methods' or a rationales.Method, not {method!r}")
+    if options:
+        raise OptionError(f"{method.name} is an object with options of its own; set {', '.join(options)} on it instead")
+    return method
+
+
 class _Listing(ModuleType):
     """Once loaded, this package stands where `rationales.methods`, the function, was; so it can be called as well."""
 
@@ -67,4 +80,4 @@ class _Listing(ModuleType):
 
 sys.modules[__name__].__class__ = _Listing
 
-__all__ = ["METHODS", "Attribution", "Method", "MethodInfo", "OptionInfo", "build", "methods"]
+__all__ = ["METHODS", "Attribution", "Method", "MethodInfo", "OptionInfo", "build", "methods", "resolve_method"]
