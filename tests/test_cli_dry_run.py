@@ -52,25 +52,25 @@ def test_json_and_a_model_that_never_gets_there(home):
         *("--size", "64", "--train", "epochs=1", "--out", "report.html"),
     )
     assert done.exit_code == NO_VERDICT, done.output
-    told = json.loads(done.stdout)
-    assert told["plants"][0]["verdict"] is False
-    assert "best validation accuracy in 1 epochs" in told["plants"][0]["why"]
+    data = json.loads(done.stdout)
+    assert data["plants"][0]["verdict"] is False
+    assert "best validation accuracy in 1 epochs" in data["plants"][0]["why"]
     assert "broken.png" in done.stderr
     assert "No verdict." in (home / "report.html").read_text(encoding="utf-8")
 
 
 def test_mistakes_are_one_line(home):
     texts = table(home / "t.csv", sentences(60), "ab")
-    other = table(home / "other.csv", sentences(60), column="sentence")
+    second = table(home / "second.csv", sentences(60), column="sentence")
     (home / "empty").mkdir()
     photographs(home / "five", 10)
     photographs(home / "many", 60)
-    for arguments, told in [
+    for arguments, message in [
         ((), "no data given"),
         (("nowhere",), "there is no data set and no file"),
         (("empty",), "is empty; put pictures into it"),
         (("five", "--size", "64"), "class 'owl' has 5 examples, too few"),
-        ((other,), "there is no column 'text'; say which is the text column (--text-column), one of: sentence"),
+        ((second,), "there is no column 'text'; say which is the text column (--text-column), one of: sentence"),
         (("many", "--plant", "noise:top=0:bottom=224", "--size", "32"), "covers 100% of the inputs"),
         ((texts, "--plant", "blur"), "blur is planted in pictures"),
         ((texts, "--plant", ","), "no plant to try"),
@@ -81,13 +81,13 @@ def test_mistakes_are_one_line(home):
         ((texts, "--device", "nonsense"), "nonsense"),
         ((texts, "--accuracy", "1.5"), "between 0 and 1"),
     ]:
-        assert told in error(run("dry-run", *arguments))
+        assert message in error(run("dry-run", *arguments))
 
 
 def test_the_list_names_every_plant():
-    told = run("dry-run", "--list").stdout
-    assert all(f"  {name} " in told for name in PLANTS)
-    assert 'inserted=["larkspur", "foxglove"]' in told
+    listing = run("dry-run", "--list").stdout
+    assert all(f"  {name} " in listing for name in PLANTS)
+    assert 'inserted=["larkspur", "foxglove"]' in listing
 
 
 def test_plants_with_parameters():
