@@ -140,7 +140,7 @@ def explain(
     with progress(f"explaining {count}with {method}") as report:
         results: Any = rationales.explain(
             explained,
-            sources.given,
+            sources.raw_inputs,
             method=method,
             target=find_target(target, explained.labels),
             against=find_target(against, explained.labels),
@@ -155,17 +155,17 @@ def explain(
             names=sources.titles,
             progress=report,
         )
-    found = results if sources.several else [results]
+    rationale_list = results if sources.several else [results]
     if save is not None:
-        found[0].save(save)
+        rationale_list[0].save(save)
     if html is not None:
-        rationales.page(found, html)
+        rationales.page(rationale_list, html)
     if png is not None:
-        found[0].to_png(png)
+        rationale_list[0].to_png(png)
     if as_json:
-        _print_json(found)
+        _print_json(rationale_list)
         return
-    _print_shown(found, brief=html is not None)
+    _print_shown(rationale_list, brief=html is not None)
     for path in filter(None, (save, html, png)):
         typer.echo(f"wrote {path}", err=True)
 
