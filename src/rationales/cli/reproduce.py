@@ -83,8 +83,8 @@ def reproduce(
     for name, value in counts.items():
         if value is not None and value < 1:
             raise OptionError(f"--{name} must be at least 1, not {value}")
-    for name, value in {**counts, "model": model, "tf32": tf32 or None}.items():
-        if value is not None and name != "limit" and name not in experiment.takes:
+    for name, option in {**counts, "model": model, "tf32": tf32 or None}.items():
+        if option is not None and name != "limit" and name not in experiment.takes:
             raise OptionError(f"{table} takes no --{name}")
     made_folder(out)
     silence_libraries()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_SPANS = 200  # in the list below the text; page.js has the same number
 
 
-class Layout(TypedDict, total=False):
+class PageLayout(TypedDict, total=False):
     """The layout of a page other than one rationale below the other."""
 
     titles: Sequence[str] | None
@@ -42,12 +42,12 @@ class Layout(TypedDict, total=False):
 
 
 @overload
-def page(rationales: Sequence[Rationale] | Rationale, path: None = None, **layout: Unpack[Layout]) -> str: ...
+def page(rationales: Sequence[Rationale] | Rationale, path: None = None, **layout: Unpack[PageLayout]) -> str: ...
 
 
 @overload
 def page(
-    rationales: Sequence[Rationale] | Rationale, path: str | os.PathLike[str], **layout: Unpack[Layout]
+    rationales: Sequence[Rationale] | Rationale, path: str | os.PathLike[str], **layout: Unpack[PageLayout]
 ) -> Path: ...
 
 

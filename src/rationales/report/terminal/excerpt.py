@@ -12,7 +12,7 @@ CONTEXT = 12  # units shown on either side of a span
 
 
 @dataclass(frozen=True)
-class Piece:
+class ExcerptPiece:
     """Units first..last (inclusive) of one text (0) or its pair (1), after `skipped` units that are not shown."""
 
     text_index: int
@@ -25,7 +25,7 @@ class Piece:
 class Excerpt:
     """The pieces in the order of the text; `tails`: text index -> number of units omitted after its last piece."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ExcerptPiece, ...]
     tails: dict[int, int]
     left_out: int  # units not shown
     spans_left_out: int
@@ -36,7 +36,7 @@ def excerpt(rationale: Rationale, limit: int = LIMIT, context: int = CONTEXT) ->
     ranges = _unit_ranges(rationale)
     if len(rationale.words) <= limit:
         return Excerpt(
-            tuple(Piece(index, *bounds, 0) for index, bounds in ranges.items()), dict.fromkeys(ranges, 0), 0, 0
+            tuple(ExcerptPiece(index, *bounds, 0) for index, bounds in ranges.items()), dict.fromkeys(ranges, 0), 0, 0
         )
     spans = rationale.spans()
     best_spans = list(_best(spans, limit, context))
@@ -46,12 +46,12 @@ def excerpt(rationale: Rationale, limit: int = LIMIT, context: int = CONTEXT) ->
     if not windows:  # nothing is selected: show the surroundings of the highest score
         best = int(rationale.scores.argmax())
         windows = [(rationale.words[best].text_index, best - context, best + context)]
-    pieces: list[Piece] = []
+    pieces: list[ExcerptPiece] = []
     tails: dict[int, int] = {}
     for text_index, (start, end) in ranges.items():
         position = start
         for first, last in _merged([(a, b) for index, a, b in windows if index == text_index], start, end):
-            pieces.append(Piece(text_index, first, last, first - position))
+            pieces.append(ExcerptPiece(text_index, first, last, first - position))
             position = last + 1
         tails[text_index] = end + 1 - position
     visible = sum(piece.last - piece.first + 1 for piece in pieces)
