@@ -79,8 +79,8 @@ def test_a_sound_is_explained_with_the_voice_model(recording, voice_model, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a text", "--audio", "{}"), "give argument input"),
-        (("--image", "a.png", "--audio", "{}"), "give argument input"),
+        (("a text", "--audio", "{}"), "give one input"),
+        (("--image", "a.png", "--audio", "{}"), "give one input"),
         (("--audio", "{}", "--model", "embedded"), "embedded is a model of texts, not sounds"),
         (("a text", "--model", "silero-vad"), "silero-vad is a model of sounds, so give --audio"),
         (("--audio", "none.wav"), "there is no file none.wav"),
