@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rationales.data import read
+from rationales.data import read_data
 from rationales.evaluation.agreement.word_marks import marked_words, word_scores
 from rationales.evaluation.faithfulness.measure import measure_rationales, tie_key
 from rationales.evaluation.metric_values import MetricInputs, compute_metrics
@@ -45,7 +45,7 @@ def read_reviews(folder: Path, split: str) -> list[Review]:
             example.label,
             marked_words(example.text, example.spans, example.name),
         )
-        for example in read("eraser-movies", split, folder)
+        for example in read_data("eraser-movies", split, folder)
     ]
 
 

@@ -75,7 +75,7 @@ def text_model(name: str, device: torch.device) -> TextModel | None:
     """A random model by its size, one of ours by its name, or None where that is not installed."""
     if name in SIZES:
         return random_text(name, device)
-    ours = {entry.name: entry.available for entry in rationales.models_available()}
+    ours = {entry.name: entry.available for entry in rationales.list_models()}
     if name in ours and not ours[name]:
         return None
     model = rationales.load(name, device=str(device))

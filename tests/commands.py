@@ -1,4 +1,4 @@
-"""What the tests of the commands share: a runner, and what a mistake is answered with."""
+"""Helpers for tests of the commands: run one, and read its error message."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rationales import cli
 
 def run(*arguments: object) -> Result:
     """Run the command in this process."""
-    return CliRunner().invoke(cli.app, [str(one) for one in arguments])
+    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 def error(result: Result) -> str:
-    """The one line that a mistake is answered with."""
+    """The single line that an error prints."""
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rationales.checks import Selection, selection_notes
+from rationales.checks import SelectionSummary, selection_notes
 
 
 def selection(full=0.8, rationale=0.8, complement=0.2, baseline=0.4, **changes):
@@ -12,7 +12,7 @@ def selection(full=0.8, rationale=0.8, complement=0.2, baseline=0.4, **changes):
     values = {"full": full, "rationale": rationale, "complement": complement, "baseline": baseline}
     probabilities = {name: {"cat": value, "dog": 1 - value} for name, value in values.items()}
     known = {"kind": "image", "unit": "pixel", "target": "cat", "baseline": "mean", "selected": 20, "units": 100}
-    return Selection(probabilities=probabilities, **(known | changes))
+    return SelectionSummary(probabilities=probabilities, **(known | changes))
 
 
 def kinds(**values):

@@ -14,39 +14,39 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from samples import made
+from samples import make_rationale
 from typer.testing import CliRunner, Result
 
 import rationales
 from rationales import Rationale, cli
 from rationales.cli.inputs import options, target
 from rationales.errors import OptionError
-from rationales.methods import methods as available
+from rationales.methods import list_methods as available
 from rationales.models.efficientnet import lite_weights
 from rationales.rationale import Note
-from rationales.report import progress
+from rationales.report.terminal import progress
 
 Run = Callable[..., Result]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the command asked the library for; the library answers with the last word as the rationale."""
-    seen: dict[str, Any] = {}
+    requests: dict[str, Any] = {}
 
     def load(source: str | None = None, **options: Any) -> SimpleNamespace:
-        seen.update(source=source, load=options)
+        requests.update(source=source, load=options)
         return SimpleNamespace(labels=("negative", "positive"), name="a-model", kind="text")
 
     def explain(model: SimpleNamespace, inputs: Any, **options: Any) -> Rationale:
-        seen.update(inputs=inputs, explain=options)
+        requests.update(inputs=inputs, explain=options)
         text, pair = inputs if isinstance(inputs, tuple) else (inputs, None)
         scores = [0.0] * (len(text.split()) + len((pair or "").split()) - 1) + [1.0]
-        return made(text, scores, pair=pair, notes=(Note("x", "try more steps"),), name=options["names"])
+        return make_rationale(text, scores, pair=pair, notes=(Note("x", "try more steps"),), name=options["names"])
 
     monkeypatch.setitem(vars(rationales), "load", load)
     monkeypatch.setitem(vars(rationales), "explain", explain)
-    return seen
+    return requests
 
 
 @pytest.fixture
@@ -71,55 +71,57 @@ def error(result: Result) -> str:
 
 
 class TestWhereTheTextComesFrom:
-    def test_the_argument(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_the_argument(self, run: Run, requests: dict[str, Any]) -> None:
         assert run("explain", "not good").exit_code == 0
-        assert asked["inputs"] == "not good"
+        assert requests["inputs"] == "not good"
 
     @pytest.mark.parametrize("arguments", [[], ["-"]], ids=["nothing", "dash"])
-    def test_standard_input(self, run: Run, asked: dict[str, Any], arguments: list[str]) -> None:
+    def test_standard_input(self, run: Run, requests: dict[str, Any], arguments: list[str]) -> None:
         run("explain", *arguments, stdin="naïve\r\n😀 \n".encode())
-        assert asked["inputs"] == "naïve\r\n😀 \n"
+        assert requests["inputs"] == "naïve\r\n😀 \n"
 
-    def test_a_file_byte_for_byte(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_a_file_byte_for_byte(self, run: Run, requests: dict[str, Any]) -> None:
         Path("a.txt").write_bytes("línea\r\ntwo \n".encode())
         run("explain", "--file", "a.txt")
-        assert asked["inputs"] == "línea\r\ntwo \n"
-        assert asked["explain"]["names"] == "a.txt"
+        assert requests["inputs"] == "línea\r\ntwo \n"
+        assert requests["explain"]["names"] == "a.txt"
 
-    def test_a_pair(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_a_pair(self, run: Run, requests: dict[str, Any]) -> None:
         run("explain", "a man", "--pair", "a woman")
-        assert asked["inputs"] == ("a man", "a woman")
+        assert requests["inputs"] == ("a man", "a woman")
 
-    def test_an_argument_and_a_file_are_one_too_many(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_an_argument_and_a_file_are_one_too_many(self, run: Run, requests: dict[str, Any]) -> None:
         assert "not both" in error(run("explain", "text", "--file", "a.txt"))
 
-    def test_standard_input_must_be_utf8(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_standard_input_must_be_utf8(self, run: Run, requests: dict[str, Any]) -> None:
         assert "not UTF-8 (byte 1 is 0xff)" in error(run("explain", stdin=b"a\xff"))
 
-    def test_standard_input_must_be_text(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_standard_input_must_be_text(self, run: Run, requests: dict[str, Any]) -> None:
         assert "binary" in error(run("explain", stdin=b"a\x00b"))
 
-    def test_an_argument_must_be_utf8(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_an_argument_must_be_utf8(self, run: Run, requests: dict[str, Any]) -> None:
         assert "not UTF-8" in error(run("explain", os.fsdecode(b"caf\xe9")))
 
     @pytest.mark.parametrize(
         ("content", "expected"), [(b"caf\xe9", "not UTF-8"), (b"\x00\x01", "binary"), (None, "no file")]
     )
-    def test_a_file_must_be_text(self, run: Run, asked: dict[str, Any], content: bytes | None, expected: str) -> None:
+    def test_a_file_must_be_text(
+        self, run: Run, requests: dict[str, Any], content: bytes | None, expected: str
+    ) -> None:
         if content is not None:
             Path("a.txt").write_bytes(content)
         assert expected in error(run("explain", "--file", "a.txt"))
 
 
 class TestWhatIsAsked:
-    def test_options_of_the_model(self, run: Run, asked: dict[str, Any]) -> None:
-        wanted = {"unit": "token", "baseline": "mask", "device": "cpu"}
-        given = [word for name, value in wanted.items() for word in (f"--{name}", value)]
-        run("explain", "a", "--model", "m", *given)
-        assert asked["source"] == "m"
-        assert asked["load"] == wanted | {"fit": None, "trust_remote_code": False}
+    def test_options_of_the_model(self, run: Run, requests: dict[str, Any]) -> None:
+        options = {"unit": "token", "baseline": "mask", "device": "cpu"}
+        arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
+        run("explain", "a", "--model", "m", *arguments)
+        assert requests["source"] == "m"
+        assert requests["load"] == options | {"fit": None, "trust_remote_code": False}
         run("explain", "a", "--model", "m", "--trust-remote-code")
-        assert asked["load"]["trust_remote_code"] is True
+        assert requests["load"]["trust_remote_code"] is True
 
     def test_values_are_json_where_they_can_be(self) -> None:
         assert options(["flag=true", "none=null", "name=a=b", 'quoted="50"', "list=[1, 2]"]) == {
@@ -130,57 +132,60 @@ class TestWhatIsAsked:
             "list": [1, 2],
         }
 
-    def test_options_of_the_method_are_json_where_they_can_be(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_options_of_the_method_are_json_where_they_can_be(self, run: Run, requests: dict[str, Any]) -> None:
         settings = ["steps=50", "rate=0.5", "stop=paper", 'kernel="sigma"']
-        given = [item for setting in settings for item in ("--set", setting)]
-        run("explain", "a", "--method", "marc", "--seed", "3", *given)
-        assert asked["explain"]["options"] == {"steps": 50, "rate": 0.5, "stop": "paper", "kernel": "sigma"}
-        assert asked["explain"]["method"] == "marc"
-        assert asked["explain"]["seed"] == 3
+        arguments = [item for setting in settings for item in ("--set", setting)]
+        run("explain", "a", "--method", "marc", "--seed", "3", *arguments)
+        assert requests["explain"]["options"] == {"steps": 50, "rate": 0.5, "stop": "paper", "kernel": "sigma"}
+        assert requests["explain"]["method"] == "marc"
+        assert requests["explain"]["seed"] == 3
 
     @pytest.mark.parametrize("wrong", ["steps", "=3", " = 3"])
-    def test_a_setting_needs_a_name_and_a_value(self, run: Run, asked: dict[str, Any], wrong: str) -> None:
+    def test_a_setting_needs_a_name_and_a_value(self, run: Run, requests: dict[str, Any], wrong: str) -> None:
         assert "name=value" in error(run("explain", "a", "--set", wrong))
 
     @pytest.mark.parametrize(
-        ("given", "expected"), [("positive", "positive"), ("1", 1), ("other", "other"), ("²", "²")]
+        ("argument", "expected"), [("positive", "positive"), ("1", 1), ("other", "other"), ("²", "²")]
     )
     def test_a_target_is_a_label_or_its_number(
-        self, run: Run, asked: dict[str, Any], given: str, expected: str | int
+        self, run: Run, requests: dict[str, Any], argument: str, expected: str | int
     ) -> None:
-        run("explain", "a", "--target", given)
-        assert asked["explain"]["target"] == expected
+        run("explain", "a", "--target", argument)
+        assert requests["explain"]["target"] == expected
 
     def test_a_label_that_looks_like_a_number_is_a_label(self) -> None:
         assert target("1", ("3", "1")) == "1"
 
     @pytest.mark.parametrize("wrong", [["--unit", "letter"], ["--seed", "x"], ["--nonsense"]], ids=str)
-    def test_a_wrong_option_leaves_with_2(self, run: Run, asked: dict[str, Any], wrong: list[str]) -> None:
+    def test_a_wrong_option_leaves_with_2(self, run: Run, requests: dict[str, Any], wrong: list[str]) -> None:
         result = run("explain", "a", *wrong)
         assert result.exit_code == 2
         assert "Traceback" not in result.output
-        assert "inputs" not in asked
+        assert "inputs" not in requests
 
 
 class TestWhatIsWritten:
-    def test_the_terminal_shows_spans_and_probabilities(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_the_terminal_shows_spans_and_probabilities(self, run: Run, requests: dict[str, Any]) -> None:
         output = run("explain", "really not good").stdout
         assert "really not [[good]]" in output
         for number in ("90.0 %", "80.0 %", "30.0 %"):
             assert number in output
         assert "note: try more steps" in output
 
-    def test_json_is_one_object_and_the_only_thing_on_stdout(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_json_is_one_object_and_the_only_thing_on_stdout(self, run: Run, requests: dict[str, Any]) -> None:
         result = run("explain", "naïve 😀", "--json", "--save", "r.json", "--html", "r.html")
-        assert json.loads(result.stdout) == made("naïve 😀", [0, 1], notes=(Note("x", "try more steps"),)).to_dict()
+        assert (
+            json.loads(result.stdout)
+            == make_rationale("naïve 😀", [0, 1], notes=(Note("x", "try more steps"),)).to_dict()
+        )
         assert result.stdout.count("\n") == 1
         assert result.stderr.splitlines() == ["note: try more steps"]
 
-    def test_a_saved_result_can_be_loaded(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_a_saved_result_can_be_loaded(self, run: Run, requests: dict[str, Any]) -> None:
         run("explain", "not good", "--save", "r.json")
         assert Rationale.load("r.json").text == "not good"
 
-    def test_a_page_is_written(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_a_page_is_written(self, run: Run, requests: dict[str, Any]) -> None:
         result = run("explain", "not good", "--html", "r.html")
         assert Path("r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
         assert "wrote r.html" in result.stderr
@@ -190,13 +195,13 @@ class TestWhatIsWritten:
         ("where", "expected"), [("nowhere/r", "nowhere does not exist"), (".", "folder"), ("a.txt", "overwritten")]
     )
     def test_a_place_that_cannot_be_written_is_told_before_the_work(
-        self, run: Run, asked: dict[str, Any], option: str, where: str, expected: str
+        self, run: Run, requests: dict[str, Any], option: str, where: str, expected: str
     ) -> None:
         Path("a.txt").write_text("a text")
         assert expected in error(run("explain", "--file", "a.txt", option, where))
-        assert asked == {}
+        assert requests == {}
 
-    def test_two_outputs_need_two_names(self, run: Run, asked: dict[str, Any]) -> None:
+    def test_two_outputs_need_two_names(self, run: Run, requests: dict[str, Any]) -> None:
         assert "other output" in error(run("explain", "a", "--save", "r", "--html", "./r"))
 
     def test_an_error_of_the_library_is_one_line(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +233,7 @@ class TestLists:
 
     def test_every_model_is_listed(self, run: Run) -> None:
         listed = run("models").stdout
-        assert all(model.name in listed and model.summary in listed for model in rationales.models_available())
+        assert all(model.name in listed and model.summary in listed for model in rationales.list_models())
 
 
 class TestHelp:
@@ -271,7 +276,7 @@ class TestProgress:
         patience: float,
         expected: bool,
     ) -> None:
-        monkeypatch.setattr(progress, "PATIENCE", patience)
+        monkeypatch.setattr(progress, "BAR_DELAY", patience)
         with progress.progress("explaining") as report:
             assert report is not None
             report(0.5)
@@ -341,8 +346,8 @@ class TestProcess:
         command = [sys.executable, "-m", "rationales", "explain", "This movie was not good .", "--json"]
         data = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
         assert data["target"] == "negative"
-        found = " ".join(span["text"] for span in data["spans"]).split()
-        assert {"not", "good"} <= set(found)
+        words = " ".join(span["text"] for span in data["spans"]).split()
+        assert {"not", "good"} <= set(words)
 
 
 class TestPictures:

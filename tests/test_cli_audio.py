@@ -66,18 +66,18 @@ def test_a_sound_is_explained_with_the_voice_model(recording, voice_model, tmp_p
         outputs[2],
     )
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["model"] == "silero-vad"
-    assert told["units"] == {"count": 32, "seconds": 0.032, "duration": 1.0}
-    assert told["name"] == "tone.wav"
+    data = json.loads(done.stdout)
+    assert data["model"] == "silero-vad"
+    assert data["units"] == {"count": 32, "seconds": 0.032, "duration": 1.0}
+    assert data["name"] == "tone.wav"
     assert "info: 2 channels were averaged into one" in done.stderr
     assert all(path.stat().st_size > 500 for path in outputs)
-    shown = run("--audio", recording, "--set", "steps=3")
-    assert "Sound of 1.00 s" in shown.stdout
+    result = run("--audio", recording, "--set", "steps=3")
+    assert "Sound of 1.00 s" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("a text", "--audio", "{}"), "give one input"),
         (("--image", "a.png", "--audio", "{}"), "give one input"),
@@ -86,10 +86,10 @@ def test_a_sound_is_explained_with_the_voice_model(recording, voice_model, tmp_p
         (("--audio", "none.wav"), "there is no file none.wav"),
     ],
 )
-def test_mistakes_are_told_in_one_line(recording, voice_model, arguments, told):
-    done = run(*(one.format(recording) for one in arguments))
+def test_mistakes_are_told_in_one_line(recording, voice_model, arguments, message):
+    done = run(*(argument.format(recording) for argument in arguments))
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -17,7 +17,8 @@ def test_the_text_is_long_enough_to_need_an_explanation() -> None:
 def test_the_demo_prints_rationales_and_writes_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "PARTS", (demo.text, lambda: demo.picture(steps=6)))  # a picture takes half a minute
+    examples = (demo.explain_text, lambda: demo.explain_image(steps=6))  # with all steps an image takes half a minute
+    monkeypatch.setattr(demo, "EXAMPLES", examples)
     demo.main(tmp_path / "demo")
     output = capsys.readouterr().out
     assert "[[" in output
@@ -28,4 +29,4 @@ def test_the_demo_prints_rationales_and_writes_a_page(
     assert "Why <em>negative</em>?" in page
     if lite_weights() is not None:
         assert "Why <em>espresso</em>?" in page
-        assert "Full picture" in output
+        assert "Full image" in output

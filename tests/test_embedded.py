@@ -69,10 +69,10 @@ def explained():
     return dict(zip([p.text for p in PROBES], rationales.explain(embedded(), [p.text for p in PROBES]), strict=True))
 
 
-def found(probe):
+def best_words(probe):
     """Whether the label is right and the rationale holds the words, without simply taking everything."""
     result = explained()[probe.text]
-    chosen = {unit.text for unit, taken in zip(result.units, result.selected(), strict=True) if taken}
+    chosen = {unit.text for unit, is_selected in zip(result.units, result.selected(), strict=True) if is_selected}
     few = len(result.units) <= 8 or result.selected().mean() < 0.85
     return result.target == probe.label and set(probe.words) <= chosen and few
 
@@ -82,11 +82,11 @@ MISSED = {PROBES[-1].text: "the model is wrong, .63 positive"}
 
 
 def test_not_good_is_negative_because_of_both_words():
-    assert found(PROBES[0])
+    assert best_words(PROBES[0])
 
 
 def test_rationales_hold_the_words_that_decide_in_eight_probes_of_ten():
-    missed = [probe.text for probe in PROBES if not found(probe)]
+    missed = [probe.text for probe in PROBES if not best_words(probe)]
     assert len(PROBES) >= 10
     assert len(missed) <= 0.2 * len(PROBES), missed
     assert set(MISSED) <= {probe.text for probe in PROBES}
@@ -109,8 +109,8 @@ def test_padding_alone_says_nothing():
 
 def test_is_not_sure_of_everything():
     texts = ["The film lasts two hours.", "It was okay.", "Some will like it, some will not.", "A wonderful film!"]
-    said = [result.probabilities["full"] for result in rationales.explain(embedded(), texts, method="random")]
-    sure = [max(by_label.values()) for by_label in said]
+    predictions = [result.probabilities["full"] for result in rationales.explain(embedded(), texts, method="random")]
+    sure = [max(by_label.values()) for by_label in predictions]
     assert max(sure) - min(sure) > 0.1
     assert max(sure) < 0.999
 
@@ -128,8 +128,8 @@ def test_card_gives_the_figures_that_were_measured():
     folder = importlib.resources.files("rationales") / "models" / "embedded"
     card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
     measured = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    for data, least in (("eraser_test", 0.87), ("sst2_dev", 0.84)):
-        assert measured[data]["accuracy"] >= least
+    for data, min_accuracy in (("eraser_test", 0.87), ("sst2_dev", 0.84)):
+        assert measured[data]["accuracy"] >= min_accuracy
         assert f"{100 * measured[data]['accuracy']:.1f}" in card
 
 

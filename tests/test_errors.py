@@ -21,9 +21,9 @@ def model():
     return rationales.load(*tiny("bert"))
 
 
-def refused(kind, *given, says, **more):
+def refused(kind, *inputs, says, **options):
     with pytest.raises(kind) as caught:
-        rationales.explain(*given, **more)
+        rationales.explain(*inputs, **options)
     message = str(caught.value)
     assert isinstance(caught.value, RationalesError)
     assert "\n" not in message
@@ -57,9 +57,9 @@ class TestInputs:
     def test_something_else(self, model, given):
         refused(InputError, model, given, says="list of these")
 
-    @pytest.mark.parametrize("given", [("soup",), ("a", "b", "c"), ("a", None), [None], [["a", "b"]], [b"soup"]])
-    def test_something_else_inside(self, model, given):
-        refused(InputError, model, given, says="a text or a tuple of two texts")
+    @pytest.mark.parametrize("inputs", [("soup",), ("a", "b", "c"), ("a", None), [None], [["a", "b"]], [b"soup"]])
+    def test_something_else_inside(self, model, inputs):
+        refused(InputError, model, inputs, says="a text or a tuple of two texts")
 
     def test_no_inputs_no_results(self, model):
         assert rationales.explain(model, []) == []
@@ -142,7 +142,7 @@ class TestNotANumber:
         refused(InputError, broken, texts, method=method, names=names, says="NaN or infinite logits for three")
 
     @pytest.mark.parametrize(
-        "method", [name for name, one in METHODS.items() if not {"feature maps", "a masker"} & {*one.needs}]
+        "method", [name for name, method in METHODS.items() if not {"feature maps", "a masker"} & {*method.needs}]
     )
     def test_a_model_that_gives_it_for_parts_of_a_text(self, method):
         broken = rationales.load(Odd("when replaced"), tokenizer_of("bert"))

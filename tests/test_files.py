@@ -42,8 +42,8 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
     else:
         real = os.fdopen
 
-        def half(*args: object, **more: object) -> io.BufferedWriter:
-            file = real(*args, **more)  # type: ignore[call-overload]  # passed on as it came
+        def half(*args: object, **options: object) -> io.BufferedWriter:
+            file = real(*args, **options)  # type: ignore[call-overload]  # passed on as it came
             file.write(b"ha")
             fail()
             return file

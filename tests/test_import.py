@@ -61,7 +61,7 @@ def test_errors_and_results_need_no_torch():
 
 def test_methods_can_be_listed_whatever_was_loaded_before():
     """A package of the same name takes the function's place in the module as soon as anything loads it."""
-    listing = "[one.name for one in rationales.methods()]"
+    listing = "[one.name for one in rationales.list_methods()]"
     first, then = run(f"import json, rationales; a = {listing}; rationales.explain; print(json.dumps([a, {listing}]))")
     assert "marc" in first
     assert first == then
@@ -85,7 +85,7 @@ def state():
 before = state()
 import rationales
 after = state()
-rationales.load, rationales.explain, rationales.methods()
+rationales.load, rationales.explain, rationales.list_methods()
 print(json.dumps([before == after, before == state()]))
 """
     assert run(code) == [True, True]

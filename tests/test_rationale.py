@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import made, rationales, rules
+from samples import make_rationale, rationales, rules
 
 from rationales import Rationale, RationalesError
 from rationales.errors import InputError, OptionError
@@ -31,14 +31,14 @@ class TestSpans:
         for span in rationale.spans():
             for end, beyond in ((span.first, span.first - 1), (span.last, span.last + 1)):
                 outside = not 0 <= beyond < len(units)
-                assert outside or not chosen[beyond] or units[beyond].part != units[end].part
+                assert outside or not chosen[beyond] or units[beyond].text_index != units[end].text_index
 
     @given(rationales())
-    def test_a_span_reads_as_in_the_text_and_lies_in_one_part(self, rationale: Rationale) -> None:
+    def test_a_span_reads_as_in_the_text_and_lies_in_one_text(self, rationale: Rationale) -> None:
         for span in rationale.spans():
             members = rationale.units[span.first : span.last + 1]
-            assert {unit.part for unit in members} == {span.part}
-            assert span.text == rationale.part(span.part)[span.start : span.end]
+            assert {unit.text_index for unit in members} == {span.text_index}
+            assert span.text == rationale.text_at(span.text_index)[span.start : span.end]
             assert span.text.startswith(members[0].text)
             assert span.text.endswith(members[-1].text)
 
@@ -49,12 +49,12 @@ class TestSpans:
             slack = 1e-6 * float(np.abs(members).max())
             assert float(members.min()) - slack <= span.score <= float(members.max()) + slack
 
-    def test_neighbours_in_different_parts_are_two_spans(self) -> None:
-        rationale = made("a b", [0, 1, 1, 0], pair="c d")
-        assert [(span.text, span.part) for span in rationale.spans()] == [("b", 0), ("c", 1)]
+    def test_neighbours_in_different_texts_are_two_spans(self) -> None:
+        rationale = make_rationale("a b", [0, 1, 1, 0], pair="c d")
+        assert [(span.text, span.text_index) for span in rationale.spans()] == [("b", 0), ("c", 1)]
 
     def test_a_rule_given_to_spans_replaces_the_own_one(self) -> None:
-        rationale = made("a b c d", [0.1, 0.9, 0.4, 0.8])
+        rationale = make_rationale("a b c d", [0.1, 0.9, 0.4, 0.8])
         assert [span.text for span in rationale.spans()] == ["b", "d"]
         assert [span.text for span in rationale.spans(threshold=0.3)] == ["b c d"]
         assert [span.text for span in rationale.spans(top=1)] == ["b"]
@@ -76,8 +76,8 @@ class TestRules:
 
     @given(rationales(), st.integers(0, 20))
     def test_top_units_come_best_first(self, rationale: Rationale, k: int) -> None:
-        indices = {(unit.part, unit.start): index for index, unit in enumerate(rationale.units)}
-        order = [float(rationale.scores[indices[unit.part, unit.start]]) for unit in rationale.top(k)]
+        indices = {(unit.text_index, unit.start): index for index, unit in enumerate(rationale.units)}
+        order = [float(rationale.scores[indices[unit.text_index, unit.start]]) for unit in rationale.top(k)]
         assert order == sorted(rationale.scores.tolist(), reverse=True)[:k]
 
     @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
@@ -122,21 +122,21 @@ class TestSaving:
         expected = [{"start": s.start, "end": s.end, "text": s.text} for s in rationale.spans()]
         assert [{key: span[key] for key in ("start", "end", "text")} for span in data["spans"]] == expected
 
-    def test_units_and_spans_say_which_part_only_when_there_are_two(self) -> None:
-        single, double = made("a b").to_dict(), made("a b", pair="c").to_dict()
+    def test_units_and_spans_say_which_text_only_when_there_are_two(self) -> None:
+        single, double = make_rationale("a b").to_dict(), make_rationale("a b", pair="c").to_dict()
         assert "pair" not in single
-        assert not any("part" in entry for entry in single["units"] + single["spans"])
-        assert all("part" in entry for entry in double["units"] + double["spans"])
+        assert not any("text_index" in entry for entry in single["units"] + single["spans"])
+        assert all("text_index" in entry for entry in double["units"] + double["spans"])
 
     def test_a_file_gives_back_the_same(self, tmp_path) -> None:
-        rationale = made("not good", [0.25, 1 / 3], name="first")
+        rationale = make_rationale("not good", [0.25, 1 / 3], name="first")
         back = Rationale.load(rationale.save(tmp_path / "r.json"))
         assert back.to_dict() == rationale.to_dict()
         assert [asdict(span) for span in back.spans()] == [asdict(span) for span in rationale.spans()]
 
     def test_scores_that_are_no_numbers_are_not_written(self) -> None:
         with pytest.raises(ValueError, match="JSON"):
-            made("a b", [math.nan, 0]).to_json()
+            make_rationale("a b", [math.nan, 0]).to_json()
 
     @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "3", '{"units": [], "scores": [], "format": 99}'])
     def test_a_file_that_holds_something_else_is_refused(self, tmp_path, content: str) -> None:
@@ -152,11 +152,11 @@ class TestSaving:
 
 def test_every_unit_needs_a_score() -> None:
     with pytest.raises(ValueError, match="1 scores for 2 units"):
-        made("a b", [0.5])
+        make_rationale("a b", [0.5])
 
 
 def test_it_can_be_shown_everywhere(tmp_path) -> None:
-    rationale = made("quite good", [0, 1])
+    rationale = make_rationale("quite good", [0, 1])
     assert "[[good]]" in str(rationale)
     assert "good" in repr(rationale)
     assert "<mark" in rationale._repr_html_()

@@ -20,7 +20,7 @@ FAMILIES = ["bert", "roberta", "xlm-roberta", "gpt2"]  # one of each kind of tok
 ODD = {
     "emoji": "I ❤️ it 👍🏽 👩‍👩‍👧‍👦 🇩🇪🇫🇷 1️⃣ 🙂🙂🙂",
     "right to left": "هذا الفيلم ليس جيدًا على الإطلاق! זה לא היה טוב (בכלל).",
-    "mixed directions": "He said \u202bשלום\u202c and left\u200e.",
+    "mixed directions": "He by_label \u202bשלום\u202c and left\u200e.",
     "combining": "e\u0301te\u0301 a\u0327\u0308 Z\u0351\u036b\u0343a\u0300\u0301\u0302lgo o\u0323\u0301",
     "chinese": "这部电影一点也不好看。我不喜欢！",
     "thai": "หนังเรื่องนี้ไม่ดีเลย",
@@ -62,7 +62,7 @@ def check(result, text):
     assert (rebuilt + text[cursor:]).encode() == text.encode()
     assert result.scores.shape == (len(result.units),)
     assert np.isfinite(result.scores).all()
-    assert all(0 <= value <= 1 for said in result.probabilities.values() for value in said.values())
+    assert all(0 <= value <= 1 for by_label in result.probabilities.values() for value in by_label.values())
 
 
 def test_odd_texts_alone_and_together(model):
@@ -79,7 +79,7 @@ def test_odd_texts_alone_and_together(model):
 def test_odd_texts_as_pairs(model):
     for text in (text for text in ODD.values() if len(text) < 100):
         result = rationales.explain(model, (text, "The soup"), method="random")
-        assert [unit.text for unit in result.units if unit.part == 1] == ["The", "soup"]
+        assert [unit.text for unit in result.units if unit.text_index == 1] == ["The", "soup"]
         check(rationales.explain(model, text, method="random"), text)
 
 
@@ -146,6 +146,6 @@ def test_twenty_thousand_words_in_bounded_memory():
     """More than a thousand segments; run at once they would need half a gigabyte for activations alone."""
     done = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["segments"] > 1000
-    assert found["more"] < 300, found  # MiB
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["segments"] > 1000
+    assert result["more"] < 300, result  # MiB

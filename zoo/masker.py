@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 import rationales
-from rationales.data import read
-from rationales.data.archives import find, opened
+from rationales.data import read_data
+from rationales.data.archives import find, unpacked
 from rationales.masks.descent import losses
 from rationales.masks.masker_file import Masker
 from rationales.masks.objective import Problem
@@ -84,11 +84,11 @@ def training_texts(
 ) -> list[str]:
     """A third phrases of SST-2's training part, the rest passages of ERASER's, and its reviews as they are."""
     draw = np.random.default_rng(seed)
-    reviews = [" ".join(example.text.split()) for example in read("eraser-movies", "train", eraser)]
+    reviews = [" ".join(example.text.split()) for example in read_data("eraser-movies", "train", eraser)]
     texts = list(reviews) if with_reviews else []
     if sst2 is not None:
         phrases = sorted(
-            {example.text for example in read("sst-2", "train", sst2) if len(example.text.split()) >= SHORTEST}
+            {example.text for example in read_data("sst-2", "train", sst2) if len(example.text.split()) >= SHORTEST}
         )
         texts += [phrases[i] for i in draw.permutation(len(phrases))[: count // 3]]
     while len(texts) < count:
@@ -116,7 +116,7 @@ def passages(review: str, longest: int, draw: np.random.Generator) -> list[str]:
 
 def judge(model: TextModel, masker: Masker, path: Path, eraser: Path, count: int, longest: int | None) -> None:
     """Print MaRC's loss and the quality of rationales on validation reviews, with and without the masker."""
-    listing = find(opened(eraser) if eraser.is_file() else eraser, "val.jsonl")
+    listing = find(unpacked(eraser) if eraser.is_file() else eraser, "val.jsonl")
     assert listing is not None, "there is no val.jsonl"
     reviews = [
         review for review in read_reviews(listing.parent, "val") if longest is None or len(review.gold) <= longest

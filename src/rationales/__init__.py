@@ -1,62 +1,99 @@
-"""Why did my model decide that? The few connected words that made it so.
+"""Why did my model decide that? The few connected words that led to the decision.
 
     model = rationales.load()                      # the embedded sentiment model, or an id, a folder, a module
     rationale = rationales.explain(model, "a text")
     print(rationale); rationale.spans(); rationale.to_html("rationale.html")
     rationales.page(rationales.explain(model, ["many", "texts"]), "all.html")    # one page with an index
 
-Everything heavy loads when it is first used.
+Every name is imported when it is first used.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rationales.rendering import RENDERERS
 from rationales.version import __version__
 
 if TYPE_CHECKING:
+    from rationales.data.example import Example
+    from rationales.data.reading import read_data
     from rationales.errors import RationalesError
     from rationales.evaluation.evaluate import evaluate
-    from rationales.evaluation.metrics import metrics
-    from rationales.methods import methods
-    from rationales.models.default import models_available
+    from rationales.evaluation.metrics import list_metrics
+    from rationales.evaluation.tables.table import Table
+    from rationales.groundtruth.dryrun import dry_run
+    from rationales.methods import list_methods
+    from rationales.methods.method import Attribution, Method
+    from rationales.models.batch import Batch
+    from rationales.models.default import list_models
     from rationales.models.front import load
     from rationales.pipeline import explain
     from rationales.rationale import Rationale
-    from rationales.report.html import page
+    from rationales.report.html.page import page
 
-_HOME = {
+_MODULES = {  # public name -> the module that defines it
     "load": "rationales.models.front",
     "explain": "rationales.pipeline",
     "evaluate": "rationales.evaluation.evaluate",
-    "metrics": "rationales.evaluation.metrics",
-    "methods": "rationales.methods",
-    "models_available": "rationales.models.default",
-    "page": "rationales.report.html",
+    "dry_run": "rationales.groundtruth.dryrun",
+    "read_data": "rationales.data.reading",
+    "list_methods": "rationales.methods",
+    "list_metrics": "rationales.evaluation.metrics",
+    "list_models": "rationales.models.default",
+    "page": "rationales.report.html.page",
+    "Attribution": "rationales.methods.method",
+    "Batch": "rationales.models.batch",
+    "Example": "rationales.data.example",
+    "Method": "rationales.methods.method",
     "Rationale": "rationales.rationale",
     "RationalesError": "rationales.errors",
+    "Table": "rationales.evaluation.tables.table",
+}
+_RENDERERS = {  # output of a result -> the function that renders it; see rationales/rendering.py
+    "html": ("rationales.report.html.page", "page"),
+    "html-fragment": ("rationales.report.html.page", "fragment"),
+    "text": ("rationales.report.terminal.show", "plain"),
+    "image-png": ("rationales.report.png.image", "to_png"),
+    "sound-png": ("rationales.report.png.sound", "to_png"),
+    "dry-run-html": ("rationales.report.dry_run", "page"),
 }
 
 __all__ = [
+    "Attribution",
+    "Batch",
+    "Example",
+    "Method",
     "Rationale",
     "RationalesError",
+    "Table",
     "__version__",
+    "dry_run",
     "evaluate",
     "explain",
+    "list_methods",
+    "list_metrics",
+    "list_models",
     "load",
-    "methods",
-    "metrics",
-    "models_available",
     "page",
+    "read_data",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'rationales' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _lazy_renderer(module: str, function: str) -> Callable[..., Any]:
+    return lambda *arguments: getattr(importlib.import_module(module), function)(*arguments)
+
+
+RENDERERS.update({output: _lazy_renderer(*renderer) for output, renderer in _RENDERERS.items()})

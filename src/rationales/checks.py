@@ -1,4 +1,4 @@
-"""What the four probabilities of a result say about it, and what a user can change."""
+"""Notes on a result that follow from its four probabilities, with advice for the user."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from rationales.rationale import Note
 
-SUFFICIENT = 0.9  # a rationale alone should give the target this share of what the whole input gives it
-INSUFFICIENT = 0.5  # below this share it is said so
-INFORMATIVE = 0.7  # a baseline that gives the target this much is not uninformative
-REDUNDANT = 0.9  # a complement with this share of the whole input's probability shows that the rationale is not needed
+SUFFICIENT = 0.9  # a rationale alone should give the target this share of its probability for the full input
+INSUFFICIENT = 0.5  # below this share there is a note
+INFORMATIVE = 0.7  # a baseline that gives the target this probability is not uninformative
+REDUNDANT = 0.9  # a complement with this share of the full input's probability shows that the rationale is not needed
 
 _ALTERNATIVE_BASELINES = {"text": "mask, unk, zero, mean", "image": "black, white, mean, blur-20, noise"}
-_INPUT_NOUN = {"text": "text", "image": "picture"}
+_INPUT_NOUN = {"text": "text", "image": "image"}
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What is known of one result when it is checked."""
+class SelectionSummary:
+    """The facts about one result that the checks use."""
 
     kind: str  # of the model: text, image, audio, spectrogram
     unit: str
@@ -27,12 +27,12 @@ class Selection:
     baseline: str
     selected: int  # units in the rationale
     units: int
-    sparsity: float | None = None  # the method's, where it decides the size of the rationale
+    sparsity: float | None = None  # the method's option, where it decides the size of the rationale
 
 
-def selection_notes(selection: Selection) -> list[Note]:
-    """The notes that any method's result can have; none for a result that is sufficient and comprehensive."""
-    full, alone, rest, empty = (
+def selection_notes(selection: SelectionSummary) -> list[Note]:
+    """The notes on a result of any method; empty for a result that is sufficient and comprehensive."""
+    full, alone, complement, empty = (
         selection.probabilities[name][selection.target] for name in ("full", "rationale", "complement", "baseline")
     )
     notes = []
@@ -50,10 +50,10 @@ def selection_notes(selection: Selection) -> list[Note]:
         message += f", the whole {_INPUT_NOUN.get(selection.kind, 'sound')} {full:.2f}: not sufficient"
         advice = _select_more(selection)
         notes.append(Note("not-sufficient", f"{message}; {advice}" if advice else message))
-    if rest >= full and rest > empty:
-        notes.append(Note("evidence-against", _contradiction(selection, full, rest)))
-    elif rest >= REDUNDANT * full and rest > empty:
-        message = f"without the selected {selection.unit}s {selection.target} still has {rest:.2f} of {full:.2f}"
+    if complement >= full and complement > empty:
+        notes.append(Note("evidence-against", _contradiction(selection, full, complement)))
+    elif complement >= REDUNDANT * full and complement > empty:
+        message = f"without the selected {selection.unit}s {selection.target} still has {complement:.2f} of {full:.2f}"
         notes.append(
             Note(
                 "not-comprehensive",
@@ -63,25 +63,25 @@ def selection_notes(selection: Selection) -> list[Note]:
     return notes
 
 
-def _insufficient(selection: Selection, full: float, alone: float) -> bool:
-    """Whether the rationale loses half of the target's probability, or the decision itself."""
+def _insufficient(selection: SelectionSummary, full: float, alone: float) -> bool:
+    """Whether the rationale alone loses half of the target's probability, or changes the predicted label."""
     if alone < INSUFFICIENT * full:
         return True
-    whole_input, rationale = (selection.probabilities[name] for name in ("full", "rationale"))
-    decided = full == max(whole_input.values()) and len(whole_input) > 1
-    return decided and max(rationale, key=lambda label: rationale[label]) != selection.target
+    full_input, rationale = (selection.probabilities[name] for name in ("full", "rationale"))
+    is_predicted = full == max(full_input.values()) and len(full_input) > 1
+    return is_predicted and max(rationale, key=lambda label: rationale[label]) != selection.target
 
 
-def _contradiction(selection: Selection, full: float, rest: float) -> str:
+def _contradiction(selection: SelectionSummary, full: float, complement: float) -> str:
     return (
-        f"without the selected {selection.unit}s {selection.target} rises from {full:.2f} to {rest:.2f}: the selection "
-        f"also holds evidence against {selection.target}, so do not read it as the reason; compare another method, or "
-        "ask why it is this class rather than its strongest rival (against)"
+        f"without the selected {selection.unit}s {selection.target} rises from {full:.2f} to {complement:.2f}: the "
+        f"selection also holds evidence against {selection.target}, so do not read it as the reason; compare another "
+        "method, or ask why it is this class rather than its strongest rival (against)"
     )
 
 
-def _select_more(selection: Selection) -> str:
-    """Advice that works for this result; empty where everything is selected already."""
+def _select_more(selection: SelectionSummary) -> str:
+    """Advice on how to select more units; empty where everything is selected already."""
     if selection.selected >= selection.units:
         return ""
     share = min(1.0, max(2 * selection.selected / selection.units, 0.1))

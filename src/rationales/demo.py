@@ -1,4 +1,4 @@
-"""`make demo`: explain with what is inside the package, in the terminal and on a page."""
+"""`make demo`: explain a text and an image with the models of the package, in the terminal and on a page."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ is forgotten for forty minutes, and the ending is so lazy that people around me 
 script for a while, but not for two hours. It is a dull, careless waste of talent, and I cannot recommend it."""
 
 
-def text() -> list[Rationale]:
-    """One review, praise and blame mixed, explained with the embedded model."""
+def explain_text() -> list[Rationale]:
+    """A mixed film review, explained with the embedded model."""
     import rationales
 
     return rationales.explain(rationales.load(), [REVIEW], names=["a film review"], curve=True)
 
 
-def picture(**options: Any) -> list[Rationale]:
+def explain_image(**options: Any) -> list[Rationale]:
     """A photograph that comes with scikit-image, explained with the default image model; needs the extra `images`."""
     import rationales
     from rationales.models.default import IMAGE_MODEL
     from rationales.models.efficientnet import lite_weights
-    from rationales.report.progress import progress
+    from rationales.report.terminal.progress import progress
 
     if lite_weights() is None or find_spec("skimage") is None:
         typer.echo("no photograph: it needs pip install 'rationales[images]'")
@@ -50,21 +50,21 @@ def picture(**options: Any) -> list[Rationale]:
         )
 
 
-PARTS: tuple[Callable[[], list[Rationale]], ...] = (text, picture)  # what the demo shows, in this order
+EXAMPLES: tuple[Callable[[], list[Rationale]], ...] = (explain_text, explain_image)  # in this order
 
 
 def main(folder: Path) -> None:
-    """Explain every part, print it, and write `folder`/index.html."""
+    """Explain every example, print it, and write `folder`/index.html."""
     from rationales import page
     from rationales.cli import prepare_libraries
-    from rationales.report.terminal import show
+    from rationales.report.terminal.show import show
 
     prepare_libraries()
-    shown = [rationale for part in PARTS for rationale in part()]
-    for rationale in shown:
+    results = [rationale for explain_example in EXAMPLES for rationale in explain_example()]
+    for rationale in results:
         show(rationale)
     folder.mkdir(parents=True, exist_ok=True)
-    target = page(shown, folder / "index.html")
+    target = page(results, folder / "index.html")
     typer.echo(f"\nThe same as a page: {target}")
 
 

@@ -1,8 +1,8 @@
-"""What goes wrong, said so that a person knows what to do next."""
+"""The errors of this package; every message says what is wrong, where, and what to do."""
 
 
 class RationalesError(Exception):
-    """A mistake in what was asked for or in what was given; the message says what, where, and what to do."""
+    """A mistake in the arguments or the inputs; the message says what, where, and what to do."""
 
 
 class ModelError(RationalesError):

@@ -1,4 +1,4 @@
-"""Reading and writing files so that nothing is lost: whole or not at all."""
+"""Reads and writes files; writing is atomic, so that an interruption leaves the old file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rationales.errors import InputError
 
 
 def write_text(path: str | os.PathLike[str], content: str) -> Path:
-    """Write `content` as UTF-8, atomically: an interrupted write leaves what was there before."""
+    """Write `content` as UTF-8 atomically; returns the path."""
     try:
         raw = content.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -20,7 +20,7 @@ def write_text(path: str | os.PathLike[str], content: str) -> Path:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write `content` beside `path`, then move it into place."""
+    """Write `content` to a temporary file beside `path`, then rename it; returns the path."""
     target = Path(path)
     if target.is_dir():
         raise InputError(f"cannot write {target}: it is a folder; give a file name")
@@ -45,7 +45,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a UTF-8 text file; anything else is an error that says so."""
+    """The content of a UTF-8 text file; an InputError for anything else."""
     source = Path(path)
     try:
         raw = source.read_bytes()
@@ -57,14 +57,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def decode(raw: bytes, name: str) -> str:
-    """Bytes as UTF-8 text; `name` says in a message where they came from."""
+    """Bytes as UTF-8 text; error messages call their source `name`."""
     if b"\x00" in raw:
         raise InputError(f"{name} is binary, not a text; give UTF-8 text")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        place = f"byte {error.start} is {raw[error.start]:#04x}"
-        raise InputError(f"{name} is not UTF-8 ({place}); convert it to UTF-8 first") from None
+        position = f"byte {error.start} is {raw[error.start]:#04x}"
+        raise InputError(f"{name} is not UTF-8 ({position}); convert it to UTF-8 first") from None
 
 
 def _umask() -> int:

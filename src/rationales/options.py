@@ -25,7 +25,7 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {known[similar[0]]!r}?)" if similar else ""
 
 
-def whole(name: str, value: Any) -> int:
+def whole_number(name: str, value: Any) -> int:
     """A whole number, whatever type of integer it comes as (NumPy's, a tensor's)."""
     try:
         if isinstance(value, bool):

@@ -14,9 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rationales.checks import Selection, selection_notes
-from rationales.curves import curve as make_curve
-from rationales.curves import curve_probabilities, curve_thresholds
+from rationales.checks import SelectionSummary, selection_notes
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smooth_scores
 from rationales.masks.snapping import snapped
@@ -25,11 +23,13 @@ from rationales.models.batch import Batch
 from rationales.models.contrast import CHOSEN
 from rationales.models.front import as_model
 from rationales.models.model import InputDescription, Model
-from rationales.options import check_option, whole
+from rationales.options import check_option, whole_number
 from rationales.rationale import Note, Rationale, Rule, by_label
+from rationales.rule_choice import choose_rules
 from rationales.scoring import first_nonfinite, open_batch, run_method
-from rationales.selection import choose_rules
-from rationales.targets import check_rivals, lists_inputs, of_the_two, rival_numbers, target_numbers
+from rationales.selection_curves import curve as make_curve
+from rationales.selection_curves import curve_probabilities, curve_thresholds
+from rationales.targets import check_rivals, lists_inputs, rival_numbers, target_numbers, two_class_probabilities
 from rationales.version import __version__
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
@@ -177,7 +177,7 @@ def explain(
         method=resolve_method(method, options, model.kind),
         targets=target_numbers(model, target, len(raw_inputs)),
         rivals=rival_numbers(model, against, len(raw_inputs)),
-        seed=whole("the seed", seed),
+        seed=whole_number("the seed", seed),
         smooth=smooth,
         snap=snap,
         rule=_requested_rule(threshold, share, top),
@@ -293,11 +293,11 @@ def _describe(
         rule = rule.as_threshold(description.scores[description.read_mask])
     selected, by_rule, method = scored.selected[number], scored.by_rule[number], request.method
     notes = selection_notes(
-        Selection(
+        SelectionSummary(
             kind=model.kind,
             unit=model.unit,
             target=target,
-            probabilities=probabilities if against is None else of_the_two(probabilities, target, against),
+            probabilities=probabilities if against is None else two_class_probabilities(probabilities, target, against),
             baseline=baseline,
             selected=int(selected.sum()),
             units=len(selected),
@@ -312,7 +312,7 @@ def _describe(
         pair=description.pair,
         units=description.units,
         scores=description.scores,
-        picture=description.picture,
+        image=description.image,
         sound=description.sound,
         name=description.name,
         segments=description.segments,
@@ -344,7 +344,7 @@ def _requested_rule(threshold: float | None, share: float | None, top: int | Non
     for name, value in (("threshold", threshold), ("share", share)):
         if value is not None:
             check_option(name, value, "float", ())
-    return Rule(threshold, share, None if top is None else whole("top", top))
+    return Rule(threshold, share, None if top is None else whole_number("top", top))
 
 
 def _check_logits(logits: Tensor, batch: Batch, titles: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The result: which units of an input made the model decide, how strongly, and where that came from."""
+"""The result: which units of an input led to the model's decision, how strongly, and how that was computed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from rationales.errors import OptionError
-from rationales.parts import Curve, Frames, Grid, Note, Region, Span, Spectrogram, Stretch, Unit
+from rationales.rationale_parts import Curve, Frames, Grid, Note, Region, Span, Spectrogram, Stretch, Unit
+from rationales.rendering import render
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Curve",
@@ -33,45 +37,45 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Rule:
-    """Which units belong to the rationale: those above a threshold, a share of them, or the best k. One is set."""
+    """Selects the units of a rationale: those above a threshold, a share of them, or the best k. Exactly one is set."""
 
     threshold: float | None = None
     share: float | None = None
     top: int | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("threshold", "share", "top") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise OptionError(f"give exactly one of threshold, share and top, not {' and '.join(given) or 'none'}")
+        names = [name for name in ("threshold", "share", "top") if getattr(self, name) is not None]
+        if len(names) != 1:
+            raise OptionError(f"give exactly one of threshold, share and top, not {' and '.join(names) or 'none'}")
         if self.share is not None and not 0 <= self.share <= 1:
             raise OptionError(f"share must lie between 0 and 1, not {self.share}")
         if self.top is not None and self.top < 0:
             raise OptionError(f"top must not be negative, got {self.top}")
 
     def select(self, scores: np.ndarray) -> np.ndarray:
-        """(n,) booleans: what the rule keeps of `scores`; equal scores are taken from the left."""
+        """(n,) booleans: the units that the rule selects; of equal scores the first ones."""
         if self.threshold is not None:
             return scores > self.threshold
         count = self.top if self.top is not None else math.ceil((self.share or 0.0) * len(scores) - 1e-9)
-        chosen = np.zeros(len(scores), dtype=bool)
-        chosen[np.argsort(-scores, kind="stable")[:count]] = True
-        return chosen
+        selected = np.zeros(len(scores), dtype=bool)
+        selected[np.argsort(-scores, kind="stable")[:count]] = True
+        return selected
 
     def as_threshold(self, scores: np.ndarray) -> Rule:
-        """The threshold that keeps the same of `scores`, but for equal ones at the edge, which it leaves out."""
+        """The threshold that selects the same of `scores`, without equal scores at the boundary."""
         if self.threshold is not None:
             return self
-        chosen = self.select(scores)
-        if chosen.all() or not chosen.any():
-            return Rule(threshold=float(scores.min()) - 1.0 if chosen.any() else float(scores.max()))
-        return Rule(threshold=float(scores[~chosen].max()))
+        selected = self.select(scores)
+        if selected.all() or not selected.any():
+            return Rule(threshold=float(scores.min()) - 1.0 if selected.any() else float(scores.max()))
+        return Rule(threshold=float(scores[~selected].max()))
 
 
 @dataclass(frozen=True, eq=False)
 class Rationale:
     """Scores of the units of one input, and what is needed to read, repeat and judge them."""
 
-    text: str  # empty for a picture or a sound
+    text: str  # empty for an image or a sound
     units: tuple[Unit, ...] | Grid | Frames
     scores: np.ndarray  # (units,)
     target: str
@@ -80,8 +84,8 @@ class Rationale:
     method: str
     model: str
     pair: str | None = None
-    picture: np.ndarray | None = None  # (height, width, 3) uint8; shown, but not saved
-    sound: np.ndarray | None = None  # (samples,) float32 in [-1, 1]; shown, but not saved
+    image: np.ndarray | None = None  # (height, width, 3) uint8; displayed, but not saved
+    sound: np.ndarray | None = None  # (samples,) float32 in [-1, 1]; displayed, but not saved
     name: str | None = None
     rule: Rule = field(default_factory=lambda: Rule(threshold=0.5))
     baseline: str = ""
@@ -93,10 +97,10 @@ class Rationale:
     segments: int = 1
     seconds: float = 0.0
     notes: tuple[Note, ...] = ()
-    curve: Curve | None = None  # the probabilities of selections of other sizes, where they were asked for
+    curve: Curve | None = None  # the probabilities of selections of other sizes, if requested
     versions: Mapping[str, str] = field(default_factory=dict)
-    against: str | None = None  # the label that the target is set against; None: all others
-    selection: np.ndarray | None = None  # (units,) booleans: the rationale, where it is not exactly what the rule keeps
+    against: str | None = None  # the label that the target is contrasted with; None: all others
+    selection: np.ndarray | None = None  # (units,) booleans: the rationale, where it differs from what the rule selects
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.units):
@@ -107,7 +111,7 @@ class Rationale:
     def selected(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
     ) -> np.ndarray:
-        """(n,) booleans: the units of the rationale; with a threshold, share or top, what that alone keeps."""
+        """(n,) booleans: the units of the rationale; with a threshold, share or top, the units that it selects."""
         if threshold is not None or share is not None or top is not None:
             return Rule(threshold, share, top).select(self.scores)
         return self.rule.select(self.scores) if self.selection is None else self.selection.copy()
@@ -116,23 +120,23 @@ class Rationale:
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
     ) -> list[Span]:
         """The rationale as connected runs of units, in the order of the text."""
-        units = self.words
-        chosen = self.selected(threshold=threshold, share=share, top=top)
-        return [self._span(first, last) for first, last in _runs(chosen, [unit.part for unit in units])]
+        text_indices = [unit.text_index for unit in self.words]
+        selected = self.selected(threshold=threshold, share=share, top=top)
+        return [self._span(first, last) for first, last in _runs(selected, text_indices)]
 
     def times(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
     ) -> list[Stretch]:
         """The rationale of a sound as stretches of time; of a spectrogram, where any frequency is selected."""
-        units, chosen, scores = self.units, self.selected(threshold=threshold, share=share, top=top), self.scores
+        units, selected, scores = self.units, self.selected(threshold=threshold, share=share, top=top), self.scores
         if isinstance(units, Spectrogram):
-            chosen, scores = (values.reshape(units.height, units.width) for values in (chosen, scores))
-            kept = np.where(chosen, scores, 0).sum(0) / np.maximum(chosen.sum(0), 1)
-            chosen, scores, end = chosen.max(0), kept, units.width * units.seconds
+            selected, scores = (values.reshape(units.height, units.width) for values in (selected, scores))
+            means = np.where(selected, scores, 0).sum(0) / np.maximum(selected.sum(0), 1)
+            selected, scores, end = selected.max(0), means, units.width * units.seconds
         elif isinstance(units, Frames):
             end = units.duration
         else:
-            raise OptionError("times are for sounds; a text has spans(), a picture regions()")
+            raise OptionError("times are for sounds; a text has spans(), an image regions()")
         return [
             Stretch(
                 round(first * units.seconds, 6),
@@ -141,23 +145,22 @@ class Rationale:
                 first,
                 last,
             )
-            for first, last in _runs(chosen)
+            for first, last in _runs(selected)
         ]
 
     def regions(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
     ) -> list[Region]:
-        """The rationale of a picture as connected regions (8 neighbours), the largest first."""
+        """The rationale of an image as connected regions (8 neighbours), the largest first."""
         from skimage import measure as untyped
 
         measure: Any = untyped
         if not isinstance(self.units, Grid):
-            other = "a sound has times" if isinstance(self.units, Frames) else "a text has spans"
-            raise OptionError(f"{other}; regions are for pictures")
-        chosen = self.selected(threshold=threshold, share=share, top=top).reshape(self.units.height, self.units.width)
-        found = measure.regionprops(measure.label(chosen, connectivity=2), self.scores.reshape(chosen.shape))
-        regions = [_region(one) for one in found]
-        return sorted(regions, key=lambda region: -region.area)
+            alternative = "a sound has times" if isinstance(self.units, Frames) else "a text has spans"
+            raise OptionError(f"{alternative}; regions are for images")
+        selected = self.selected(threshold=threshold, share=share, top=top).reshape(self.units.height, self.units.width)
+        components = measure.regionprops(measure.label(selected, connectivity=2), self.scores.reshape(selected.shape))
+        return sorted(map(_region, components), key=lambda region: -region.area)
 
     def top(self, k: int) -> list[Unit]:
         """The k units with the highest scores, best first."""
@@ -166,30 +169,30 @@ class Rationale:
 
     @property
     def question(self) -> str:
-        """What is explained, in words: the target, or the target rather than another label."""
+        """What is explained: 'target', or 'target rather than label'."""
         return self.target if self.against is None else f"{self.target} rather than {self.against}"
 
-    def part(self, index: int) -> str:
-        """The text that units with `part == index` point into."""
-        return self.text if index == 0 else (self.pair or "")
+    def text_at(self, text_index: int) -> str:
+        """The text that units with this `text_index` belong to: 0 the text, 1 its pair."""
+        return self.text if text_index == 0 else (self.pair or "")
 
     @property
     def words(self) -> tuple[Unit, ...]:
-        """The units of a text (words, tokens or sentences); a picture has none."""
+        """The units of a text: words, tokens or sentences; an OptionError for an image or a sound."""
         if isinstance(self.units, Grid):
-            raise OptionError("a picture has regions, not spans of words; ask for regions()")
+            raise OptionError("an image has regions, not spans of words; call regions()")
         if isinstance(self.units, Frames):
-            raise OptionError("a sound has times, not spans of words; ask for times()")
+            raise OptionError("a sound has times, not spans of words; call times()")
         return self.units
 
     def _span(self, first: int, last: int) -> Span:
         units = self.words
-        start, end, part = units[first].start, units[last].end, units[first].part
+        start, end, text_index = units[first].start, units[last].end, units[first].text_index
         score = float(self.scores[first : last + 1].mean())
-        return Span(start, end, self.part(part)[start:end], score, first, last, part)
+        return Span(start, end, self.text_at(text_index)[start:end], score, first, last, text_index)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: everything `load` needs, and the spans or regions for other programs."""
+        """The result as plain data for JSON: everything that `load` needs, and the spans or regions."""
         from rationales.storage import to_dict
 
         return to_dict(self)
@@ -198,15 +201,24 @@ class Rationale:
         """`to_dict` as a JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
 
+    def to_frame(self) -> pd.DataFrame:
+        """The units as a pandas DataFrame, a row for each: text, start, end; row, column; or start, end in seconds.
+
+        The last two columns are always `score` and `selected`.
+        """
+        from rationales.data_frames import units_frame
+
+        return units_frame(self)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the result as JSON, many scores in a safetensors file beside it; `Rationale.load` reads it back."""
+        """Write the result as JSON, many scores to a safetensors file beside it; `Rationale.load` reads it."""
         from rationales.storage import save
 
         return save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Rationale:
-        """Read what `save` wrote."""
+        """Read a result written by `save`."""
         from rationales.storage import load
 
         return load(path)
@@ -225,59 +237,50 @@ class Rationale:
     def to_html(self, path: str | os.PathLike[str]) -> Path: ...
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str | Path:
-        """A self-contained page as a string; or, where `path` is given, the path it was written to."""
-        from rationales.report.html import page
-
-        return page([self], path)
+        """A self-contained page as a string; with `path`, write the page and return the path."""
+        page: str | Path = render("html", [self], path)
+        return page
 
     def to_png(self, path: str | os.PathLike[str]) -> Path:
-        """Write a picture's original, heat map and cut-out side by side; or a sound's waveform and its rationale."""
-        if isinstance(self.units, Frames):
-            from rationales.report.wave_png import to_png as sound_to_png
-
-            return sound_to_png(self, path)
-        from rationales.report.picture import to_png
-
-        return to_png(self, path)
+        """Write an image's original, heat map and cut-out side by side; or a sound's waveform and its rationale."""
+        written: Path = render("sound-png" if isinstance(self.units, Frames) else "image-png", self, path)
+        return written
 
     def _repr_html_(self) -> str:
-        from rationales.report.html import fragment
-
-        return fragment(self)
+        return str(render("html-fragment", self))
 
     def __str__(self) -> str:
-        from rationales.report.terminal import plain
-
-        return plain(self)
+        return str(render("text", self))
 
     def __repr__(self) -> str:
         if isinstance(self.units, Grid):
             share = self.selected().mean()
             size = f"{self.units.height} x {self.units.width} {self.unit if self.unit != 'word' else 'pixel'}s"
-            return f"Rationale({self.method}: {self.target} <- {share:.0%} of {self.name or 'a picture'}, {size})"
+            return f"Rationale({self.method}: {self.target} <- {share:.0%} of {self.name or 'an image'}, {size})"
         if isinstance(self.units, Frames):
-            where = ", ".join(f"{one.start:.2f}-{one.end:.2f} s" for one in self.times()[:4])
-            return f"Rationale({self.method}: {self.target} <- {where} of {self.name or 'a sound'})"
+            times = ", ".join(f"{stretch.start:.2f}-{stretch.end:.2f} s" for stretch in self.times()[:4])
+            return f"Rationale({self.method}: {self.target} <- {times} of {self.name or 'a sound'})"
         spans = "; ".join(span.text for span in self.spans()[:4])
         return f"Rationale({self.method}: {self.target} <- {spans!r}, {len(self.units)} units)"
 
 
-def _runs(chosen: np.ndarray, part: Sequence[int] | None = None) -> list[tuple[int, int]]:
-    """(first, last) of every run of neighbours that are chosen; a run does not cross from one part into another."""
+def _runs(selected: np.ndarray, text_indices: Sequence[int] | None = None) -> list[tuple[int, int]]:
+    """(first, last) of every run of selected neighbours; a run does not cross from a text into its pair."""
     runs: list[tuple[int, int]] = []
-    for index in np.flatnonzero(chosen).tolist():
-        if runs and runs[-1][1] == index - 1 and (part is None or part[index] == part[index - 1]):
+    for index in np.flatnonzero(selected).tolist():
+        same_text = text_indices is None or text_indices[index] == text_indices[index - 1]
+        if runs and runs[-1][1] == index - 1 and same_text:
             runs[-1] = (runs[-1][0], index)
         else:
             runs.append((index, index))
     return runs
 
 
-def _region(found: Any) -> Region:
-    top, left, bottom, right = map(int, found.bbox)
-    return Region(top, left, bottom, right, int(found.num_pixels), float(found.intensity_mean))
+def _region(component: Any) -> Region:
+    top, left, bottom, right = map(int, component.bbox)
+    return Region(top, left, bottom, right, int(component.num_pixels), float(component.intensity_mean))
 
 
 def by_label(labels: Sequence[str], values: Sequence[float]) -> dict[str, float]:
-    """Label -> probability, rounded to what float32 means."""
+    """Label -> probability, rounded to the precision of float32."""
     return {label: round(float(value), 6) for label, value in zip(labels, values, strict=True)}

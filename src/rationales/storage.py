@@ -1,4 +1,4 @@
-"""A rationale as a file: JSON, and safetensors for many numbers. Never pickle."""
+"""Saves and loads rationales: JSON, and safetensors for many numbers. Never pickle."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rationales.errors import InputError
 from rationales.files import read_text, write_bytes, write_text
 from rationales.rationale import Curve, Frames, Grid, Note, Rationale, Rule, Spectrogram, Unit
 
-FORMAT = 1  # raised when the saved form changes so that older files would be misread
-MANY = 20_000  # scores that go into a file of their own when they are for pixels
+FORMAT = 1  # raised when the file format changes so that older files would be misread
+MAX_INLINE_SCORES = 20_000  # more scores of pixels go into a separate file
 
 
 def to_dict(rationale: Rationale) -> dict[str, Any]:
-    """Plain data: everything `from_dict` needs, and the spans or regions for other programs."""
+    """Plain data: everything that `from_dict` needs, and the spans or regions."""
     return {
         "format": FORMAT,
         "target": rationale.target,
@@ -48,45 +48,45 @@ def to_dict(rationale: Rationale) -> dict[str, Any]:
 
 
 def _units(rationale: Rationale) -> dict[str, Any]:
-    """What was explained and what was found in it."""
+    """The input, its units, and the spans, regions or times of the rationale."""
     name: dict[str, Any] = {} if rationale.name is None else {"name": rationale.name}
     if isinstance(rationale.units, (Frames, Spectrogram)):
-        name = {"times": [asdict(one) for one in rationale.times()], **name}
+        name = {"times": [asdict(stretch) for stretch in rationale.times()], **name}
     if isinstance(rationale.units, Frames):
         return {**name, "units": asdict(rationale.units)}
     if isinstance(rationale.units, Grid):
-        return {"regions": [asdict(one) for one in rationale.regions()], **name, "units": asdict(rationale.units)}
+        return {"regions": [asdict(region) for region in rationale.regions()], **name, "units": asdict(rationale.units)}
     units, spans = [asdict(unit) for unit in rationale.units], [asdict(span) for span in rationale.spans()]
-    if rationale.pair is None:  # the part says something only when there are two
+    if rationale.pair is None:  # there is only one text
         for entry in (*units, *spans):
-            del entry["part"]
+            del entry["text_index"]
     pair = {} if rationale.pair is None else {"pair": rationale.pair}
     return {"spans": spans, "text": rationale.text, **pair, **name, "units": units}
 
 
 def from_dict(data: Mapping[str, Any]) -> Rationale:
-    """The inverse of `to_dict`; a picture or a sound itself is not part of it."""
-    given = {key: value for key, value in data.items() if key not in ("format", "spans", "regions", "times")}
-    given["text"] = data.get("text", "")
-    given["units"] = _units_of(data["units"])
-    given["scores"] = np.asarray(data["scores"], dtype=np.float32)
-    given["labels"] = tuple(data["labels"])
-    given["rule"] = Rule(**data["rule"])
-    if "selection" in data:  # the numbers of the units
-        given["selection"] = np.isin(np.arange(len(given["units"])), data["selection"])
-    given["notes"] = tuple(Note(**note) for note in data["notes"])
+    """The inverse of `to_dict`, without the pixels of an image or the samples of a sound."""
+    fields = {key: value for key, value in data.items() if key not in ("format", "spans", "regions", "times")}
+    fields["text"] = data.get("text", "")
+    fields["units"] = _units_of(data["units"])
+    fields["scores"] = np.asarray(data["scores"], dtype=np.float32)
+    fields["labels"] = tuple(data["labels"])
+    fields["rule"] = Rule(**data["rule"])
+    if "selection" in data:  # the indices of the selected units
+        fields["selection"] = np.isin(np.arange(len(fields["units"])), data["selection"])
+    fields["notes"] = tuple(Note(**note) for note in data["notes"])
     if data.get("curve") is not None:
-        given["curve"] = _curve_of(data["curve"])
-    return Rationale(**given)
+        fields["curve"] = _curve_of(data["curve"])
+    return Rationale(**fields)
 
 
 def _plain_curve(curve: Curve) -> dict[str, Any]:
-    """A curve as JSON takes it."""
+    """A curve as plain data."""
     by_label = {"rationale": curve.rationale, "complement": curve.complement}
     return {
         "shares": list(curve.shares),
         "thresholds": list(curve.thresholds),
-        **{name: {label: list(values) for label, values in by.items()} for name, by in by_label.items()},
+        **{name: {label: list(values) for label, values in curves.items()} for name, curves in by_label.items()},
     }
 
 
@@ -99,7 +99,7 @@ def _curve_of(data: Mapping[str, Any]) -> Curve:
 
 
 def _units_of(units: Any) -> tuple[Unit, ...] | Grid | Frames:
-    """Units from their plain data: words are a list, all others say their size."""
+    """Units from plain data: words are a list, grids and frames a mapping with their size."""
     if not isinstance(units, Mapping):
         return tuple(Unit(**unit) for unit in units)
     if "count" in units:
@@ -108,19 +108,19 @@ def _units_of(units: Any) -> tuple[Unit, ...] | Grid | Frames:
 
 
 def save(rationale: Rationale, path: str | os.PathLike[str]) -> Path:
-    """Write JSON; the scores of many pixels go into a safetensors file beside it, written first."""
+    """Write JSON; the scores of many pixels go into a safetensors file beside it, which is written first."""
     data = to_dict(rationale)
-    if isinstance(rationale.units, Grid) and len(rationale.units) > MANY:
-        from safetensors.numpy import save as packed
+    if isinstance(rationale.units, Grid) and len(rationale.units) > MAX_INLINE_SCORES:
+        from safetensors.numpy import save as serialize
 
         beside = Path(path).with_suffix(".safetensors")
-        write_bytes(beside, packed({"scores": np.ascontiguousarray(rationale.scores, dtype=np.float32)}))
+        write_bytes(beside, serialize({"scores": np.ascontiguousarray(rationale.scores, dtype=np.float32)}))
         data["scores"] = {"file": beside.name}
     return write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load(path: str | os.PathLike[str]) -> Rationale:
-    """Read what `save` wrote."""
+    """Read a file written by `save`."""
     try:
         data = json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -131,14 +131,14 @@ def load(path: str | os.PathLike[str]) -> Rationale:
         raise InputError(f"{path} has format {data.get('format')!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data["scores"], Mapping):
-            data["scores"] = _beside(Path(path), str(data["scores"]["file"]))
+            data["scores"] = _scores_beside(Path(path), str(data["scores"]["file"]))
         return from_dict(data)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} does not hold a whole rationale: {error}") from None
+        raise InputError(f"{path} does not hold a complete rationale: {error}") from None
 
 
-def _beside(path: Path, name: str) -> np.ndarray:
-    """The scores in a file that lies beside `path`, and nowhere else."""
+def _scores_beside(path: Path, name: str) -> np.ndarray:
+    """The scores in the file `name` in the folder of `path`; folders in `name` are ignored."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

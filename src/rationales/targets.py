@@ -1,4 +1,4 @@
-"""The class that is explained for each input, and the class that it is set against."""
+"""The class that is explained for each input, and the class that it is contrasted with."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _several(labels: Any) -> bool:
 
 
 def rival_numbers(model: Model, against: Any, count: int) -> list[int] | None:
-    """The class that each input's target is set against; None where there is no contrast."""
+    """The index of the class that each input's target is contrasted with; None without a contrast."""
     if against is None:
         return None
     if len(model.labels) < 2:
@@ -59,7 +59,7 @@ def rival_numbers(model: Model, against: Any, count: int) -> list[int] | None:
 
 
 def check_rivals(model: Model, target: Tensor, against: Tensor, titles: Sequence[str]) -> None:
-    """An error where a target (inputs,) is set against itself."""
+    """Raise an OptionError where a target (inputs,) is contrasted with itself."""
     same = torch.nonzero(target == against).flatten().tolist()
     if same:
         label = model.labels[int(target[same[0]])]
@@ -69,13 +69,13 @@ def check_rivals(model: Model, target: Tensor, against: Tensor, titles: Sequence
         )
 
 
-def of_the_two(
+def two_class_probabilities(
     probabilities: Mapping[str, Mapping[str, float]], target: str, against: str
 ) -> dict[str, dict[str, float]]:
-    """The probabilities of two labels, given that it is one of them; 1/2 where the model gives neither any."""
+    """The probabilities of two labels normalised to sum 1; 1/2 each where both are 0."""
     shares = {}
-    for name, by in probabilities.items():
-        total = by[target] + by[against]
-        share = by[target] / total if total > 0 else 0.5
+    for name, by_label in probabilities.items():
+        total = by_label[target] + by_label[against]
+        share = by_label[target] / total if total > 0 else 0.5
         shares[name] = {target: share, against: 1 - share}
     return shares

@@ -19,7 +19,9 @@ def home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = rationales.load
     monkeypatch.setitem(
-        vars(rationales), "load", lambda source=None, **more: plain(*known_model()) if source is None else plain(source)
+        vars(rationales),
+        "load",
+        lambda source=None, **options: plain(*known_model()) if source is None else plain(source),
     )
     return tmp_path
 
@@ -27,11 +29,11 @@ def home(tmp_path, monkeypatch):
 def test_every_method_shows_its_words(home):
     done = run("compare", GOOD[1], "--methods", "occlusion:window=1,random", "--smooth", "1e-3")
     assert done.exit_code == 0, done.output
-    shown = done.stdout
-    assert "[[the bread]] was" in shown
-    assert shown.index("occlusion (window=1") < shown.index("random")
-    assert "rank corr." in shown
-    assert "Rank correlation and overlap are with occlusion (window=1" in shown
+    output = done.stdout
+    assert "[[the bread]] was" in output
+    assert output.index("occlusion (window=1") < output.index("random")
+    assert "rank corr." in output
+    assert "Rank correlation and overlap are with occlusion (window=1" in output
 
 
 def test_a_terminal_shows_them_side_by_side(home, monkeypatch):
@@ -66,8 +68,8 @@ def test_json_holds_results_and_agreement(home):
     done = run("compare", GOOD[0], "--methods", "saliency,input-x-gradient,random", "--json", "--seed", "2")
     data = json.loads(done.stdout)
     assert data["methods"] == ["saliency", "input-x-gradient", "random"]
-    assert [one["method"] for one in data["results"]] == data["methods"]
-    assert {one["target"] for one in data["results"]} == {"positive"}
+    assert [result["method"] for result in data["results"]] == data["methods"]
+    assert {result["target"] for result in data["results"]} == {"positive"}
     assert [line[number] for number, line in enumerate(data["overlap"])] == [1.0] * 3
     assert data["rank_correlation"][0][0] == pytest.approx(1.0)
 
@@ -79,8 +81,8 @@ def test_pictures(home):
     image.new("RGB", (40, 30), "red").save("square.png")
     done = run("compare", "--image", "square.png", "--methods", "saliency,random", "--html", "c.html")
     assert done.exit_code == 0, done.output
-    assert "Picture of 40 × 30 pixels" in done.stdout
-    assert Path("c.html").read_text(encoding="utf-8").count('class="picture"') == 2
+    assert "Image of 40 × 30 pixels" in done.stdout
+    assert Path("c.html").read_text(encoding="utf-8").count('class="image"') == 2
 
 
 @pytest.mark.parametrize(
@@ -102,10 +104,10 @@ def test_one_label_against_another(home):
     first, second = labels = rationales.load().labels[:2]
     done = run("compare", GOOD[1], "--methods", "occlusion,random", "--target", first, "--against", second)
     assert f"{first} rather than {second}" in done.stdout
-    shown = json.loads(
+    data = json.loads(
         run("explain", GOOD[1], "--method", "occlusion", "-t", first, "--against", second, "--json").stdout
     )
-    assert (shown["target"], shown["against"]) == labels
+    assert (data["target"], data["against"]) == labels
 
 
 def test_a_label_against_itself_is_refused(home):

@@ -21,15 +21,17 @@ def home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = rationales.load
     monkeypatch.setitem(
-        vars(rationales), "load", lambda source=None, **more: plain(*known_model()) if source is None else plain(source)
+        vars(rationales),
+        "load",
+        lambda source=None, **options: plain(*known_model()) if source is None else plain(source),
     )
     Path("a.txt").write_text(GOOD[0], encoding="utf-8")
     Path("b.txt").write_text(BAD[0], encoding="utf-8")
     return tmp_path
 
 
-def gathered(*files: str, arguments: tuple[str, ...] = (), **more):
-    return gather(arguments, [Path(file) for file in files], [], [], None, **more)
+def gathered(*files: str, arguments: tuple[str, ...] = (), **options):
+    return gather(arguments, [Path(file) for file in files], [], [], None, **options)
 
 
 @pytest.mark.parametrize("arguments", [["--file", "a.txt", "b.txt"], ["--file", "a.txt", "--file", "b.txt"]], ids=str)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from rationales.data import read
+from rationales.data import read_data
 from rationales.errors import DataError, OptionError
 
 
@@ -18,11 +18,11 @@ def write_lines(path, rows):
 class TestMarksInTables:
     text = "Dull start, dull end; the middle is not dullish."
 
-    def example(self, tmp_path, header, row, **more):
+    def example(self, tmp_path, header, row, **options):
         path = tmp_path / "mine.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([header, row])
-        return read(path, **more)[0]
+        return read_data(path, **options)[0]
 
     @pytest.mark.parametrize("cell", ["[[0, 4], [12, 16]]", '[{"start": 12, "end": 16}, [0, 4]]', " [[0,4],[12,16]] "])
     def test_spans_as_json_in_a_cell(self, tmp_path, cell):
@@ -48,10 +48,10 @@ class TestMarksInTables:
 
     def test_phrases_and_spans_with_names_in_json_lines(self, tmp_path):
         write_lines(tmp_path / "m.jsonl", [{"text": "a b c", "phrases": ["b"], "spans": [{"start": 4, "end": 5}]}])
-        assert read(tmp_path / "m.jsonl")[0].spans == ((2, 3), (4, 5))
+        assert read_data(tmp_path / "m.jsonl")[0].spans == ((2, 3), (4, 5))
 
     @pytest.mark.parametrize(
-        ("column", "cell", "told"),
+        ("column", "cell", "message"),
         [
             ("spans", "0-4", r"spans are JSON such as \[\[0, 4\], \[6, 11\]\], not '0-4'"),
             ("spans", '[{"from": 1}]', "is no span"),
@@ -61,8 +61,8 @@ class TestMarksInTables:
             ("phrases", "dul", "the phrase 'dul' does not stand in the text"),
         ],
     )
-    def test_mistakes_are_told_with_their_line(self, tmp_path, column, cell, told):
-        with pytest.raises(DataError, match=f"mine.csv, line 2: .*{told}"):
+    def test_mistakes_are_told_with_their_line(self, tmp_path, column, cell, message):
+        with pytest.raises(DataError, match=f"mine.csv, line 2: .*{message}"):
             self.example(tmp_path, ["text", column], [self.text, cell])
 
 
@@ -70,24 +70,26 @@ class TestColumns:
     def test_any_column_can_hold_texts_and_labels(self, tmp_path):
         path = tmp_path / "mine.csv"
         path.write_text("phrases,class,text\nall | of it,kind,7\n", encoding="utf-8")
-        (example,) = read(path, text_column="phrases", label_column="class")
+        (example,) = read_data(path, text_column="phrases", label_column="class")
         assert (example.text, example.label, example.spans) == ("all | of it", "kind", None)
         write_lines(tmp_path / "m.jsonl", [{"body": "a b", "class": 1}])
-        assert [(one.text, one.label) for one in read(tmp_path / "m.jsonl", text_column="body")] == [("a b", None)]
-        assert read(tmp_path / "m.jsonl", text_column="body", label_column="class")[0].label == "1"
+        assert [(example.text, example.label) for example in read_data(tmp_path / "m.jsonl", text_column="body")] == [
+            ("a b", None)
+        ]
+        assert read_data(tmp_path / "m.jsonl", text_column="body", label_column="class")[0].label == "1"
 
     def test_columns_that_are_not_there_are_named(self, tmp_path):
         path = tmp_path / "mine.csv"
         path.write_text("review,stars\ngood,5\n", encoding="utf-8")
         with pytest.raises(DataError, match="has no column label_; it has: review, stars"):
-            read(path, text_column="review", label_column="label_")
+            read_data(path, text_column="review", label_column="label_")
         write_lines(tmp_path / "m.jsonl", [{"body": "a b"}])
         with pytest.raises(DataError, match="line 1: there is no field 'class'"):
-            read(tmp_path / "m.jsonl", text_column="body", label_column="class")
+            read_data(tmp_path / "m.jsonl", text_column="body", label_column="class")
 
     def test_other_data_have_no_columns(self, tmp_path):
         (tmp_path / "cats").mkdir()
         (tmp_path / "cats" / "a.jpg").touch()
         for data in (tmp_path, "eraser-movies"):
             with pytest.raises(OptionError, match=r"is no file of texts .* takes no names of columns"):
-                read(data, text_column="x")
+                read_data(data, text_column="x")

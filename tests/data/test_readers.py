@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from rationales.data import read
-from rationales.data.sst import Phrase, tree
+from rationales.data import read_data
+from rationales.data.sst import RatedPhrase, tree
 from rationales.errors import DataError
 
 
@@ -51,14 +51,14 @@ def movies(tmp_path):
 
 class TestEraser:
     def test_token_spans_become_characters_and_neighbours_join(self, movies):
-        (one,) = read("eraser-movies", folder=movies)
-        assert (one.name, one.label) == ("posR_1.txt", "positive")
-        assert marked(one) == ["lovely .\nthe", "quite fine"]
-        assert one.meta["annotated"] == "exhaustively"
+        (example,) = read_data("eraser-movies", folder=movies)
+        assert (example.name, example.label) == ("posR_1.txt", "positive")
+        assert marked(example) == ["lovely .\nthe", "quite fine"]
+        assert example.meta["annotated"] == "exhaustively"
 
     def test_further_annotators_are_further_sets(self, movies):
-        (one,) = read("eraser-movies", "test", movies)
-        assert [[one.text[start:end] for start, end in spans] for spans in one.others] == [
+        (example,) = read_data("eraser-movies", "test", movies)
+        assert [[example.text[start:end] for start, end in spans] for spans in example.annotator_spans] == [
             ["fine"],
             ["lovely .\nthe rest was quite fine"],
         ]
@@ -66,28 +66,28 @@ class TestEraser:
     def test_without_further_annotators(self, movies):
         for file in movies.glob("*human_perf*"):
             file.unlink()
-        (one,) = read("eraser-movies", "validation", movies)
-        assert one.others == ()
-        assert one.meta["annotated"] == "partly"
+        (example,) = read_data("eraser-movies", "validation", movies)
+        assert example.annotator_spans == ()
+        assert example.meta["annotated"] == "partly"
 
     def test_evidence_that_does_not_fit_the_document_is_told(self, movies):
         (movies / "docs" / "posR_1.txt").write_text("the pier is not very lovely . the rest was fine", encoding="utf-8")
         with pytest.raises(DataError, match=r"test.jsonl, line 1: tokens 3..5 read 'not very', but .* 'lovely .'"):
-            read("eraser-movies", folder=movies)
+            read_data("eraser-movies", folder=movies)
         (movies / "docs" / "posR_1.txt").write_text("the pier is lovely .", encoding="utf-8")
         with pytest.raises(DataError, match=r"posR_1.txt: tokens 9..10 lie outside of the document, which has 5"):
-            read("eraser-movies", folder=movies)
+            read_data("eraser-movies", folder=movies)
 
     def test_a_missing_or_distant_document(self, movies):
-        for name, told in (("negR_9.txt", "there is no document"), ("../../secret.txt", "lies outside of")):
+        for name, message in (("negR_9.txt", "there is no document"), ("../../secret.txt", "lies outside of")):
             write_lines(movies / "test.jsonl", [{"annotation_id": name, "classification": "NEG", "evidences": []}])
-            with pytest.raises(DataError, match=told):
-                read("eraser-movies", folder=movies)
+            with pytest.raises(DataError, match=message):
+                read_data("eraser-movies", folder=movies)
 
     def test_a_line_without_a_field(self, movies):
         write_lines(movies / "test.jsonl", [{"annotation_id": "posR_1.txt", "evidences": []}])
         with pytest.raises(DataError, match=r"test.jsonl, line 1: there is no field 'classification'"):
-            read("eraser-movies", folder=movies)
+            read_data("eraser-movies", folder=movies)
 
     def test_multirc_has_a_question_as_its_pair(self, tmp_path):
         docs = tmp_path / "docs"
@@ -104,7 +104,7 @@ class TestEraser:
             for number, (answer, label) in enumerate([("Ann", "False"), ("Bob", "True")])
         ]
         write_lines(tmp_path / "val.jsonl", rows)
-        first, second = read("eraser-multirc", "dev", tmp_path)
+        first, second = read_data("eraser-multirc", "dev", tmp_path)
         assert (first.label, second.label) == ("false", "true")
         assert second.pair == "Who reads ? || Bob"
         assert marked(second) == ["Bob reads a map ."]
@@ -127,21 +127,21 @@ class TestEsnli:
         return tmp_path
 
     def test_words_that_two_or_three_people_marked(self, folder):
-        (two,) = read("e-snli-l2", "dev", folder)
-        (three,) = read("e-snli-l3", "dev", folder)
+        (two,) = read_data("e-snli-l2", "dev", folder)
+        (three,) = read_data("e-snli-l3", "dev", folder)
         assert marked(two) == ["dogs"]
         assert [two.pair[start:end] for start, end in two.pair_spans] == ["dogs"]
         assert marked(three) == ["dogs"]
         assert three.pair_spans == ()
 
     def test_each_persons_own_marks(self, folder):
-        (one,) = read("e-snli-l2", "dev", folder)
-        assert [[one.text[start:end] for start, end in spans] for spans in one.others] == [
+        (example,) = read_data("e-snli-l2", "dev", folder)
+        assert [[example.text[start:end] for start, end in spans] for spans in example.annotator_spans] == [
             ["Two dogs"],
             ["dogs"],
             ["dogs"],
         ]
-        assert [[one.pair[start:end] for start, end in spans] for spans in one.pair_others] == [
+        assert [[example.pair[start:end] for start, end in spans] for spans in example.pair_annotator_spans] == [
             ["dogs"],
             ["dogs dream."],
             [],
@@ -159,7 +159,7 @@ class TestEsnli:
         for number in (1, 2):
             with (tmp_path / f"esnli_train_{number}.csv").open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerows([header, (f"t{number}", "entailment", "A dog naps.", "A dog.", "2", "1")])
-        first, second = read("e-snli-l3", "train", tmp_path)
+        first, second = read_data("e-snli-l3", "train", tmp_path)
         assert marked(first) == ["naps."]
         assert second.name == "t2"
 
@@ -167,12 +167,12 @@ class TestEsnli:
         with gzip.open(folder / "esnli_dev.csv.gz", "at", encoding="utf-8", newline="") as file:
             csv.writer(file).writerow([*self.ROW[:4], "7", "{}", "{}", "{}", "{}", "{}"])
         with pytest.raises(DataError, match=r"line 3: word 7 is marked in a sentence of 3 words"):
-            read("e-snli-l2", "dev", folder)
+            read_data("e-snli-l2", "dev", folder)
 
     def test_columns_that_are_missing_are_named(self, tmp_path):
         (tmp_path / "esnli_test.csv").write_text("pairID,sentence1\na,b\n", encoding="utf-8")
         with pytest.raises(DataError, match="no column gold_label, Sentence1_Highlighted_1"):
-            read("e-snli-l2", folder=tmp_path)
+            read_data("e-snli-l2", folder=tmp_path)
 
 
 GOOD = "(3 (2 (2 The) (2 soup)) (4 (2 is) (3 (4 lovely) (2 -LRB-))))"
@@ -182,13 +182,13 @@ class TestSst:
     def test_words_and_phrases_of_a_tree(self):
         words, phrases = tree(GOOD, "here")
         assert words == ["The", "soup", "is", "lovely", "("]
-        assert phrases[-1] == Phrase(0, 5, 3)
-        assert Phrase(3, 4, 4) in phrases
-        assert Phrase(2, 5, 4) in phrases
+        assert phrases[-1] == RatedPhrase(0, 5, 3)
+        assert RatedPhrase(3, 4, 4) in phrases
+        assert RatedPhrase(2, 5, 4) in phrases
         assert len(phrases) == 9  # five words, four inner nodes
 
     @pytest.mark.parametrize(
-        ("line", "told"),
+        ("line", "message"),
         [
             ("(3 (2 a) (2 b)", "1 brackets stay open"),
             ("(3 (2 a) (2 b)))", "something follows the tree"),
@@ -198,17 +198,17 @@ class TestSst:
             ("(3 (2 a)) (2 b)", "something follows"),
         ],
     )
-    def test_a_broken_tree_is_told_with_its_line(self, tmp_path, line, told):
+    def test_a_broken_tree_is_told_with_its_line(self, tmp_path, line, message):
         (tmp_path / "dev.txt").write_text(f"{GOOD}\n{line}\n", encoding="utf-8")
-        with pytest.raises(DataError, match=f"dev.txt, line 2.*{told}"):
-            read("sst", "dev", tmp_path)
+        with pytest.raises(DataError, match=f"dev.txt, line 2.*{message}"):
+            read_data("sst", "dev", tmp_path)
 
     def test_clear_phrases_of_the_sentences_own_side_are_highlights(self, tmp_path):
         """ "is lovely (" is judged 4, but is three of five words; "dull" is clear, but on the other side."""
         bad = "(1 (1 (2 The) (1 dull)) (2 (2 soup) (2 (3 (4 wins) (2 me)) (2 .))))"
         neutral = "(2 (1 dull) (3 fun))"
         (tmp_path / "dev.txt").write_text(f"{GOOD}\n{bad}\n{neutral}\n", encoding="utf-8")
-        good, negative, between = read("sst", "dev", tmp_path)
+        good, negative, between = read_data("sst", "dev", tmp_path)
         assert (good.label, marked(good)) == ("positive", ["lovely ("])
         assert (negative.label, marked(negative)) == ("negative", ["The dull"])
         assert (between.label, between.spans) == ("neutral", None)
@@ -218,45 +218,45 @@ class TestSst:
         (tmp_path / "dev.txt").write_text(GOOD + "\n", encoding="utf-8")
         (tmp_path / "dictionary.txt").write_text("lovely (|0\nlovely|1\n", encoding="utf-8")
         (tmp_path / "sentiment_labels.txt").write_text("phrase ids|sentiment values\n0|0.65\n1|0.9\n", encoding="utf-8")
-        (one,) = read("sst", "dev", tmp_path)
-        assert marked(one) == ["lovely"]
+        (example,) = read_data("sst", "dev", tmp_path)
+        assert marked(example) == ["lovely"]
 
 
 class TestOthers:
     def test_sst2(self, tmp_path):
         (tmp_path / "dev.tsv").write_text('sentence\tlabel\na "fine day \t1\ndull \t0\n', encoding="utf-8")
         (tmp_path / "test.tsv").write_text("index\tsentence\n0\tno label here\n", encoding="utf-8")
-        assert [(one.text, one.label) for one in read("sst-2", folder=tmp_path)] == [
+        assert [(example.text, example.label) for example in read_data("sst-2", folder=tmp_path)] == [
             ('a "fine day', "positive"),
             ("dull", "negative"),
         ]
-        assert read("sst-2", "test", tmp_path)[0].label is None
+        assert read_data("sst-2", "test", tmp_path)[0].label is None
         (tmp_path / "dev.tsv").write_text("sentence\tlabel\nfine\t2\n", encoding="utf-8")
         with pytest.raises(DataError, match=r"dev.tsv, line 2: the label is '2'"):
-            read("sst-2", folder=tmp_path)
+            read_data("sst-2", folder=tmp_path)
 
     def test_emotion_with_and_without_a_first_line_of_columns(self, tmp_path):
         (tmp_path / "val.txt").write_text("text;label_name\ni sing; loudly;joy\n", encoding="utf-8")
         (tmp_path / "test.txt").write_text("i hide;fear\n", encoding="utf-8")
-        (message,) = read("emotion", "dev", tmp_path)
+        (message,) = read_data("emotion", "dev", tmp_path)
         assert (message.text, message.label) == ("i sing; loudly", "joy")
-        assert read("emotion", folder=tmp_path)[0].label == "fear"
+        assert read_data("emotion", folder=tmp_path)[0].label == "fear"
         (tmp_path / "test.txt").write_text("i hide;fear\ni hide\n", encoding="utf-8")
         with pytest.raises(DataError, match=r"test.txt, line 2 does not end in"):
-            read("emotion", folder=tmp_path)
+            read_data("emotion", folder=tmp_path)
 
     def test_polarity_reads_windows_dashes_and_takes_turns(self, tmp_path):
         (tmp_path / "rt-polarity.neg").write_bytes(b"flat \x97 and long .\nslow \x85\n")
         (tmp_path / "rt-polarity.pos").write_bytes("un délice .\n".encode("cp1252"))
-        found = read("rotten-tomatoes", folder=tmp_path)
-        assert [(one.text, one.label) for one in found] == [
+        examples = read_data("rotten-tomatoes", folder=tmp_path)
+        assert [(example.text, example.label) for example in examples] == [
             ("flat — and long .", "negative"),
             ("un délice .", "positive"),
             ("slow …", "negative"),
         ]
 
 
-class TestPictures:
+class TestImages:
     @pytest.fixture
     def folder(self, tmp_path):
         (tmp_path / "images").mkdir()
@@ -267,55 +267,55 @@ class TestPictures:
         return tmp_path
 
     def test_classes_and_boxes_from_a_table(self, folder):
-        first, second = read(folder)
+        first, second = read_data(folder)
         assert first.boxes == ((1, 2, 30, 40), (5, 6, 7, 8))
         assert (first.label, first.meta["wnid"], second.boxes) == ("7", "n1", ())
-        assert first.picture == folder / "images" / "a.jpg"
-        assert read("imagenet-val-250", folder=folder) == [first, second]
+        assert first.image == folder / "images" / "a.jpg"
+        assert read_data("imagenet-val-250", folder=folder) == [first, second]
 
     @pytest.mark.parametrize(
-        ("row", "told"),
+        ("row", "message"),
         [
             ("a.jpg,7,n1,1 2 30", "is no box; four whole numbers"),
             ("a.jpg,7,n1,9 2 3 40", "left must be below right"),
-            ("c.jpg,7,n1,", "there is no picture c.jpg"),
+            ("c.jpg,7,n1,", "there is no image c.jpg"),
             ("a.jpg,7,n1", "3 columns where the first line names 4"),
         ],
     )
-    def test_a_bad_row_is_told_with_its_line(self, folder, row, told):
+    def test_a_bad_row_is_told_with_its_line(self, folder, row, message):
         (folder / "index.csv").write_text(f"file,class_index,wnid,boxes\n{row}\n", encoding="utf-8")
-        with pytest.raises(DataError, match=f"line 2: .*{told}"):
-            read(folder)
+        with pytest.raises(DataError, match=f"line 2: .*{message}"):
+            read_data(folder)
 
     def test_a_table_cannot_point_out_of_its_folder(self, folder):
         (folder / "images" / "a.jpg").rename(folder.parent / "outside.jpg")
         (folder / "index.csv").write_text("file,label\n../outside.jpg,x\n", encoding="utf-8")
         with pytest.raises(DataError, match="lies outside of"):
-            read(folder)
+            read_data(folder)
         (folder.parent / "outside.jpg").unlink()
 
     def test_a_folder_for_each_class(self, tmp_path):
-        for part, kind, name in (("train", "gull", "1.webp"), ("valid", "crow", "2.PNG"), ("valid", "gull", "3.jpg")):
-            (tmp_path / part / kind).mkdir(parents=True, exist_ok=True)
-            (tmp_path / part / kind / name).touch()
-        assert [(one.label, one.name) for one in read(tmp_path, "dev")] == [
+        for split, kind, name in (("train", "gull", "1.webp"), ("valid", "crow", "2.PNG"), ("valid", "gull", "3.jpg")):
+            (tmp_path / split / kind).mkdir(parents=True, exist_ok=True)
+            (tmp_path / split / kind / name).touch()
+        assert [(example.label, example.name) for example in read_data(tmp_path, "dev")] == [
             ("crow", "crow/2.PNG"),
             ("gull", "gull/3.jpg"),
         ]
-        assert len(read("birds-112", "val", tmp_path)) == 2
-        assert len(read(tmp_path)) == 3
+        assert len(read_data("birds-112", "val", tmp_path)) == 2
+        assert len(read_data(tmp_path)) == 3
         with pytest.raises(DataError, match="no folder test or testing"):
-            read(tmp_path, "test")
+            read_data(tmp_path, "test")
 
 
 class TestTexts:
     def test_a_table_with_quotes_and_line_ends_inside(self, tmp_path):
         path = tmp_path / "mine.csv"
         path.write_text('\ufefftext,label\n"One, ""two""\nthree\u2028four",good\nfive,\n', encoding="utf-8")
-        first, second = read(path)
+        first, second = read_data(path)
         assert (first.text, first.label, first.spans) == ('One, "two"\nthree\u2028four', "good", None)
         assert (second.label, second.name) == (None, "1")
-        assert read(path, limit=1) == [first]
+        assert read_data(path, limit=1) == [first]
 
     def test_json_lines_with_highlights(self, tmp_path):
         path = tmp_path / "mine.jsonl"
@@ -324,12 +324,12 @@ class TestTexts:
             {"text": "a", "pair": "b c", "pair_spans": [[2, 3]], "spans": []},
         ]
         write_lines(path, rows)
-        first, second = read(path)
+        first, second = read_data(path)
         assert (first.name, first.label, first.spans) == ("r7", "1", ((0, 8),))
         assert (second.spans, second.pair, second.pair_spans) == ((), "b c", ((2, 3),))
 
     @pytest.mark.parametrize(
-        ("line", "told"),
+        ("line", "message"),
         [
             ('{"text": "a"', "is not JSON"),
             ('["a"]', "an object in braces is expected, not list"),
@@ -343,15 +343,15 @@ class TestTexts:
             ('{"text": "abc", "pair": 1}', "the pair is no text"),
         ],
     )
-    def test_a_bad_line_is_told_with_its_file_and_number(self, tmp_path, line, told):
+    def test_a_bad_line_is_told_with_its_file_and_number(self, tmp_path, line, message):
         path = tmp_path / "mine.jsonl"
         path.write_text('{"text": "fine"}\n\n' + line + "\n", encoding="utf-8")
-        with pytest.raises(DataError, match=f"mine.jsonl, line 3.*{told}"):
-            read(path)
+        with pytest.raises(DataError, match=f"mine.jsonl, line 3.*{message}"):
+            read_data(path)
 
     def test_missing_columns_binary_empty_and_other_encodings(self, tmp_path):
         path = tmp_path / "mine.csv"
-        for raw, told in (
+        for raw, message in (
             (b"review,label\na,b\n", "mine.csv has no column text; it has: review, label"),
             (b"", "mine.csv is empty"),
             (b"text,label\n", "names its columns but holds no rows"),
@@ -361,11 +361,11 @@ class TestTexts:
             (b"text,label\n" + b"a" * 200_000 + b",c\n", "line 2: field larger than field limit .* JSON lines"),
         ):
             path.write_bytes(raw)
-            with pytest.raises(DataError, match=told):
-                read(path)
+            with pytest.raises(DataError, match=message):
+                read_data(path)
 
     def test_a_broken_gzip_file(self, tmp_path):
         path = tmp_path / "mine.jsonl.gz"
         path.write_bytes(gzip.compress(b'{"text": "a"}\n' * 500)[:-9])
         with pytest.raises(DataError, match="it may be incomplete"):
-            read(path)
+            read_data(path)

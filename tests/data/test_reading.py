@@ -14,8 +14,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rationales.data import DATASETS, archives, download, read
-from rationales.data.archives import cache_folder, opened
+from rationales.data import DATASETS, archives, download, read_data
+from rationales.data.archives import cache_folder, unpacked
 from rationales.data.download import Source, fetch
 from rationales.errors import DataError, OptionError
 
@@ -43,85 +43,88 @@ def polarity(path, mode="w:gz"):
 
 class TestNamesAndSplits:
     def test_the_list_says_what_there_is(self):
-        for name, found in DATASETS.items():
-            assert name == found.name == name.lower()
-            assert found.summary
-            assert found.default in found.splits
-            assert set(dict(found.needs)) <= set(found.splits)
-            for source in found.sources:
+        for name, dataset in DATASETS.items():
+            assert name == dataset.name == name.lower()
+            assert dataset.summary
+            assert dataset.default in dataset.splits
+            assert set(dict(dataset.needs)) <= set(dataset.splits)
+            for source in dataset.sources:
                 assert source.address.startswith("https://")
                 assert len(bytes.fromhex(source.sha256)) == 32
-            assert all(found.wanted(split) or not found.sources for split in found.splits)
+            assert all(dataset.sources_for(split) or not dataset.sources for split in dataset.splits)
 
     def test_a_training_split_needs_its_own_files_only(self):
-        assert [one.file for one in DATASETS["e-snli-l2"].wanted("train")] == ["esnli_train_1.csv", "esnli_train_2.csv"]
-        assert [one.file for one in DATASETS["e-snli-l2"].wanted("dev")] == ["esnli_dev.csv"]
+        assert [source.file for source in DATASETS["e-snli-l2"].sources_for("train")] == [
+            "esnli_train_1.csv",
+            "esnli_train_2.csv",
+        ]
+        assert [source.file for source in DATASETS["e-snli-l2"].sources_for("dev")] == ["esnli_dev.csv"]
 
     def test_what_is_not_there_is_told(self, tmp_path):
         with pytest.raises(DataError, match=r"no data set and no file 'films'; data sets by name are: eraser-movies"):
-            read("films")
+            read_data("films")
         with pytest.raises(DataError, match="there is no folder or archive"):
-            read("emotion", folder=tmp_path / "nowhere")
+            read_data("emotion", folder=tmp_path / "nowhere")
         with pytest.raises(DataError, match=r"there is no test.jsonl in"):
-            read("eraser-movies", folder=tmp_path)
+            read_data("eraser-movies", folder=tmp_path)
 
     def test_an_unknown_split_and_a_bad_limit(self, tmp_path):
         with pytest.raises(OptionError, match=r"emotion has no split 'extra'; its splits are: train, val, test"):
-            read("emotion", "extra", tmp_path)
+            read_data("emotion", "extra", tmp_path)
         with pytest.raises(OptionError, match="limit must be at least 1"):
-            read("emotion", folder=tmp_path, limit=0)
+            read_data("emotion", folder=tmp_path, limit=0)
         path = tmp_path / "mine.csv"
         path.write_text("text\nhello\n", encoding="utf-8")
         with pytest.raises(OptionError, match="without splits"):
-            read(path, "test")
+            read_data(path, "test")
         with pytest.raises(OptionError, match="folder goes with the name"):
-            read(path, folder=tmp_path)
+            read_data(path, folder=tmp_path)
 
     def test_a_path_that_says_nothing_of_its_form(self, tmp_path):
         (tmp_path / "notes.md").write_text("hello", encoding="utf-8")
         for path in (tmp_path / "notes.md", tmp_path):
             with pytest.raises(DataError, match=r"cannot tell what .* holds"):
-                read(path)
+                read_data(path)
 
 
 class TestArchives:
     @pytest.mark.parametrize("where", ["archive", "folder with the archive", "folder"])
     def test_a_named_set_is_found_in_any_form(self, tmp_path, where):
         archive = polarity(tmp_path / "rt-polarity.tar.gz")
-        place = {"archive": archive, "folder with the archive": tmp_path, "folder": opened(archive)}[where]
-        assert [one.label for one in read("rotten-tomatoes", folder=place)] == ["negative", "positive"]
+        path = {"archive": archive, "folder with the archive": tmp_path, "folder": unpacked(archive)}[where]
+        assert [example.label for example in read_data("rotten-tomatoes", folder=path)] == ["negative", "positive"]
 
     def test_a_zip_and_a_plain_tar(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
             packed.writestr("rt-polarity.neg", NEGATIVE)
             packed.writestr("__MACOSX/rt-polarity.pos", b"\x00")
             packed.writestr("x/rt-polarity.pos", POSITIVE)
-        assert len(read("rotten-tomatoes", folder=tmp_path / "a.zip")) == 2
-        assert len(read("rotten-tomatoes", folder=polarity(tmp_path / "b.tar", "w"))) == 2
+        assert len(read_data("rotten-tomatoes", folder=tmp_path / "a.zip")) == 2
+        assert len(read_data("rotten-tomatoes", folder=polarity(tmp_path / "b.tar", "w"))) == 2
 
     def test_unpacked_once_and_anew_when_the_archive_changes(self, tmp_path, cache):
         archive = polarity(tmp_path / "a.tar.gz")
-        first = opened(archive)
+        first = unpacked(archive)
         assert first.parent == cache
         (first / "x" / "seen").touch()
-        assert (opened(archive) / "x" / "seen").exists()
+        assert (unpacked(archive) / "x" / "seen").exists()
         tar_of(archive, {"rt-polarity.neg": b"other\n"})
-        assert opened(archive) != first
+        assert unpacked(archive) != first
         assert not [path for path in cache.iterdir() if path.name.startswith(".")]
 
     @pytest.mark.parametrize("name", ["../evil.txt", "/etc/evil.txt", "a/../../evil.txt"])
     def test_nothing_is_written_outside_of_the_folder(self, tmp_path, cache, name):
         bad = tar_of(tmp_path / "bad.tar.gz", {"fine.txt": b"x", name: b"x"})
         if name.startswith("/"):  # the filter of tarfile makes an absolute name a relative one
-            assert (opened(bad) / "etc" / "evil.txt").is_file()
+            assert (unpacked(bad) / "etc" / "evil.txt").is_file()
         else:
             with pytest.raises(DataError, match="is not safe to unpack"):
-                opened(bad)
+                unpacked(bad)
             assert list(cache.iterdir()) == []
         with zipfile.ZipFile(tmp_path / "bad.zip", "w") as packed:
             packed.writestr(name, b"x")
         with pytest.raises(DataError, match="points out of its folder"):
-            opened(tmp_path / "bad.zip")
+            unpacked(tmp_path / "bad.zip")
 
     def test_a_link_that_points_away_is_refused(self, tmp_path):
         with tarfile.open(tmp_path / "bad.tar", "w") as bundle:
@@ -129,26 +132,26 @@ class TestArchives:
             entry.type, entry.linkname = tarfile.SYMTYPE, "../../.."
             bundle.addfile(entry)
         with pytest.raises(DataError, match="is not safe to unpack"):
-            opened(tmp_path / "bad.tar")
+            unpacked(tmp_path / "bad.tar")
 
     def test_an_incomplete_or_wrong_archive(self, tmp_path, cache):
-        whole = polarity(tmp_path / "a.tar.gz").read_bytes()
-        for raw in (whole[:-30], b"hello", b""):
+        complete = polarity(tmp_path / "a.tar.gz").read_bytes()
+        for raw in (complete[:-30], b"hello", b""):
             (tmp_path / "b.tar.gz").write_bytes(raw)
             with pytest.raises(DataError, match=r"b.tar.gz cannot be unpacked .* get it again"):
-                opened(tmp_path / "b.tar.gz")
+                unpacked(tmp_path / "b.tar.gz")
         assert list(cache.iterdir()) == []
 
     def test_an_archive_that_would_fill_the_disk(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(archives, "LARGEST", 10)
+        monkeypatch.setattr(archives, "MAX_UNPACKED", 10)
         with pytest.raises(DataError, match="would unpack to"):
-            opened(polarity(tmp_path / "a.tar.gz"))
+            unpacked(polarity(tmp_path / "a.tar.gz"))
 
     def test_a_cache_that_cannot_be_made(self, tmp_path, monkeypatch):
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         with pytest.raises(DataError, match="set XDG_CACHE_HOME"):
-            opened(polarity(tmp_path / "a.tar.gz"))
+            unpacked(polarity(tmp_path / "a.tar.gz"))
 
     def test_a_relative_cache_is_passed_over_as_the_standard_says(self, tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", "here")
@@ -187,35 +190,35 @@ class TestDownload:
             yield source
 
     def test_got_checked_unpacked_and_kept(self, source, cache, tmp_path):
-        told = []
-        assert len(read("rotten-tomatoes", progress=lambda done, total: told.append((done, total)))) == 2
-        assert told[-1] == (source.size, source.size)
+        reported = []
+        assert len(read_data("rotten-tomatoes", progress=lambda done, total: reported.append((done, total)))) == 2
+        assert reported[-1] == (source.size, source.size)
         (tmp_path / "www" / source.file).unlink()  # a second time nothing is asked for
-        assert len(read("rotten-tomatoes")) == 2
+        assert len(read_data("rotten-tomatoes")) == 2
         assert (cache / "rotten-tomatoes" / source.file).is_file()
 
     def test_with_a_folder_nothing_is_downloaded(self, source, cache, tmp_path):
         with pytest.raises(DataError, match=r"there is no rt-polarity.neg in"):
-            read("rotten-tomatoes", folder=tmp_path)
+            read_data("rotten-tomatoes", folder=tmp_path)
         assert not cache.exists()
 
     @pytest.mark.parametrize(
-        ("change", "told"),
+        ("change", "message"),
         [
             ({"sha256": "0" * 64}, "is not what is expected: its SHA-256 is .* nothing was kept"),
             ({"size": 10}, "sends more than the 10 bytes"),
             ({"address": "http://127.0.0.1:9/none.tar.gz"}, "cannot reach"),
         ],
     )
-    def test_what_is_wrong_leaves_nothing_behind(self, source, cache, monkeypatch, change, told):
-        monkeypatch.setattr(download, "PATIENCE", 2.0)
+    def test_what_is_wrong_leaves_nothing_behind(self, source, cache, monkeypatch, change, message):
+        monkeypatch.setattr(download, "TIMEOUT", 2.0)
         monkeypatch.setitem(
             DATASETS,
             "rotten-tomatoes",
             replace(DATASETS["rotten-tomatoes"], sources=(replace(source, **change),)),
         )
-        with pytest.raises(DataError, match=f"could not be downloaded: .*{told}.* Give the folder it lies in"):
-            read("rotten-tomatoes")
+        with pytest.raises(DataError, match=f"could not be downloaded: .*{message}.* Give the folder it lies in"):
+            read_data("rotten-tomatoes")
         assert list((cache / "rotten-tomatoes").iterdir()) == []
 
     def test_an_answer_that_says_no(self, source, tmp_path):
@@ -226,11 +229,11 @@ class TestDownload:
         (cache / "rotten-tomatoes").mkdir(parents=True)
         (cache / "rotten-tomatoes" / source.file).write_bytes(b"other")
         with pytest.raises(DataError, match="its checksum is another"):
-            read("rotten-tomatoes")
+            read_data("rotten-tomatoes")
 
     def test_without_an_address_the_place_for_it_is_told(self, cache):
         with pytest.raises(DataError, match=r"no address to download it from .* put emotion.tar.gz or .* into"):
-            read("emotion")
+            read_data("emotion")
         (cache / "emotion").mkdir(parents=True)
         tar_of(cache / "emotion" / "emotion.tar.gz", {"test.txt": b"i hum;joy\n"})
-        assert read("emotion")[0].label == "joy"
+        assert read_data("emotion")[0].label == "joy"

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rationales.data import archives, read, tables, unpacking
-from rationales.data.archives import opened
+from rationales.data import archives, read_data, row_files, unpacking
+from rationales.data.archives import unpacked
 from rationales.errors import DataError
 
 MEGABYTE = 1 << 20
@@ -58,17 +58,17 @@ def rows(tmp_path):
 class TestPackedTexts:
     def test_reading_stops_at_the_limit(self, rows):
         with little_memory():
-            examples = read(rows, limit=2)
+            examples = read_data(rows, limit=2)
         assert [example.label for example in examples] == ["good", "good"]
 
     def test_what_is_evenly_spread_over_a_bomb_is_refused(self, rows):
         with little_memory(), pytest.raises(DataError, match="unpacks to more than 200 times its size; refused"):
-            read(rows, limit=2, spread=True)
+            read_data(rows, limit=2, spread=True)
 
     def test_a_cell_without_an_end(self, tmp_path):
         path = bomb(tmp_path / "cell.csv.gz", b"text,label\n", b"a" * MEGABYTE, b",good\n")
         with little_memory(), pytest.raises(DataError, match=r"cell.csv.gz, line 2 is longer than 4 MB; refused"):
-            read(path, limit=2)
+            read_data(path, limit=2)
 
     @pytest.mark.parametrize("field_limit", [131_072, UNPACKED])
     def test_a_quoted_cell_over_many_lines(self, tmp_path, field_limit):
@@ -77,40 +77,40 @@ class TestPackedTexts:
         usual = csv.field_size_limit(field_limit)
         try:
             with little_memory(), pytest.raises(DataError, match=r"field limit|a row is longer than 4 MB; is a quote"):
-                read(path, limit=2)
+                read_data(path, limit=2)
         finally:
             csv.field_size_limit(usual)
 
     def test_a_line_of_json_without_an_end(self, tmp_path):
         path = bomb(tmp_path / "line.jsonl.gz", b'{"text": "', b"a" * MEGABYTE, b'"}\n')
         with little_memory(), pytest.raises(DataError, match="line 1 is longer than 4 MB"):
-            read(path)
+            read_data(path)
 
     def test_brackets_without_an_end(self, tmp_path):
         (tmp_path / "deep.jsonl").write_text("[" * 200_000, encoding="utf-8")
         with pytest.raises(DataError, match=r"deep.jsonl, line 1: .* nested too deeply"):
-            read(tmp_path / "deep.jsonl")
+            read_data(tmp_path / "deep.jsonl")
 
     def test_a_plain_file_is_not_read_past_the_limit(self, tmp_path):
         """What follows the second line is not even UTF-8."""
         path = tmp_path / "plain.jsonl"
         path.write_bytes(b'{"text": "a"}\n{"text": "b"}\n\xff\xfe' + b"x" * 8 * MEGABYTE)
-        assert [example.text for example in read(path, limit=2)] == ["a", "b"]
+        assert [example.text for example in read_data(path, limit=2)] == ["a", "b"]
         with pytest.raises(DataError, match=r"line 3 (is longer|is not UTF-8)"):
-            read(path)
+            read_data(path)
 
     def test_texts_that_are_merely_well_packed_are_read(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(unpacking, "FREE_SIZE", 1000)
+        monkeypatch.setattr(unpacking, "UNCHECKED_SIZE", 1000)
         lines = [json.dumps({"text": f"the {number}th soup was {number % 7} days old"}) for number in range(2000)]
         path = tmp_path / "fine.jsonl.gz"
         path.write_bytes(gzip.compress("\n".join(lines).encode()))
-        assert len(read(path)) == 2000
-        assert [example.name for example in read(path, limit=2, spread=True)] == ["500", "1500"]
+        assert len(read_data(path)) == 2000
+        assert [example.name for example in read_data(path, limit=2, spread=True)] == ["500", "1500"]
 
     def test_a_document_that_is_none(self, tmp_path):
         path = bomb(tmp_path / "document.txt.gz", b"a", b"a " * MEGABYTE)
         with little_memory(), pytest.raises(DataError, match="too much for one document"):
-            tables.text_of(path)
+            row_files.text_of(path)
 
 
 class TestArchives:
@@ -131,7 +131,7 @@ class TestArchives:
         member.size = UNPACKED
         path = self.packed_tar(tmp_path / "a.tar.gz", member, b"\0" * MEGABYTE)
         with little_memory(), pytest.raises(DataError, match="unpacks to more than 200 times its size"):
-            opened(path)
+            unpacked(path)
         assert max(farthest) < MEGABYTE
         assert list(cache.iterdir()) == []
 
@@ -140,12 +140,12 @@ class TestArchives:
         member.type, member.size = tarfile.GNUTYPE_LONGNAME, UNPACKED
         path = self.packed_tar(tmp_path / "a.tar.gz", member, b"a" * MEGABYTE)
         with little_memory(), pytest.raises(DataError, match="should be a short header; refused"):
-            opened(path)
+            unpacked(path)
         assert list(cache.iterdir()) == []
 
     def test_a_zip(self, tmp_path, cache):
         with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed:
             packed.writestr("zeros.jpg", b"\0" * 20 * MEGABYTE)
         with pytest.raises(DataError, match="unpacks to more than 200 times its size"):
-            opened(tmp_path / "a.zip")
+            unpacked(tmp_path / "a.zip")
         assert list(cache.iterdir()) == []

@@ -356,7 +356,7 @@ class TestBadInput:
 
     def test_pictures_are_no_texts(self, tmp_path):
         with pytest.raises(InputError, match="is not a text, which is what KeywordModel reads"):
-            evaluate(keyword(), [Example("cat", label="found", picture=tmp_path / "cat.png")], ["random"])
+            evaluate(keyword(), [Example("cat", label="found", image=tmp_path / "cat.png")], ["random"])
 
 
 def test_the_front_door():

@@ -142,7 +142,7 @@ class TestFaithfulness:
             random = rationales.explain(model, scene(*size), method="random", target="red")
             assert judged.comprehensiveness()[0] > measure_rationales(model, [random]).comprehensiveness()[0]
         with pytest.raises(InputError, match="without its image"):
-            measure_rationales(model, [replace(curves, picture=None)])
+            measure_rationales(model, [replace(curves, image=None)])
 
     def test_bad_input(self):
         with pytest.raises(InputError, match="3 scores for the 256 pixels"):
@@ -198,7 +198,7 @@ class TestEvaluate:
         for number in range(2):
             path = folder / f"{number}.png"
             Image.fromarray(scene(32, 48)).save(path)
-            examples_.append(Example(str(number), label="red", picture=path, boxes=((0, 0, 24, 16),)))
+            examples_.append(Example(str(number), label="red", image=path, boxes=((0, 0, 24, 16),)))
         return examples_
 
     def test_a_table_of_pictures(self, tmp_path):

@@ -13,7 +13,7 @@ from rationales.evaluation.metrics import KINDS, METRICS, select_metrics
 
 
 def test_every_metric_is_listed_with_one_line():
-    listed = rationales.metrics()
+    listed = rationales.list_metrics()
     assert [metric.name for metric in listed] == list(METRICS)
     for metric in listed:
         assert metric.summary
@@ -51,6 +51,6 @@ def test_what_cannot_be_measured_is_told():
 
 
 def test_listing_needs_nothing_heavy():
-    code = "import sys, rationales; rationales.metrics(); print('torch' in sys.modules)"
+    code = "import sys, rationales; rationales.list_metrics(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

@@ -13,7 +13,7 @@ from commands import run as command
 from reviews import known_model, movies
 
 import rationales
-from rationales.data import Example, read
+from rationales.data import Example, read_data
 from rationales.errors import DataError, OptionError
 from rationales.evaluation import collecting
 from rationales.evaluation.protocols import PRESETS
@@ -23,7 +23,7 @@ from rationales.experiments import EXPERIMENTS, Request
 from rationales.experiments.marc_table1 import run, widths
 from rationales.experiments.marc_table1.claims import claims
 from rationales.experiments.marc_table1.report import sections
-from rationales.experiments.marc_table1.rows import (
+from rationales.experiments.marc_table1.row_specs import (
     ABLATIONS,
     GROUPS,
     MAIN,
@@ -34,10 +34,10 @@ from rationales.experiments.marc_table1.rows import (
     ROWS,
     SMOOTHED,
     WIDTHS,
-    chosen,
     key_of,
     names,
-    titled,
+    row_title,
+    select_rows,
 )
 from rationales.methods import METHODS, build
 
@@ -46,12 +46,13 @@ QUICK = ("random", "saliency-norm", "saliency-norm-smoothed", "shapley", "marc-d
 
 def as_table(figures, inputs=20, noise=0.0):
     """A table with these means: row key -> metric -> mean; every input has the mean, or scatters around it."""
-    drawn = np.random.default_rng(0).normal(size=inputs) * noise
+    noise_values = np.random.default_rng(0).normal(size=inputs) * noise
     rows = [
         TableRow(
-            ROWS[key].title, {name: Cell(tuple((mean + drawn - drawn.mean()).tolist())) for name, mean in own.items()}
+            ROWS[key].title,
+            {name: Cell(tuple((mean + noise_values - noise_values.mean()).tolist())) for name, mean in means.items()},
         )
-        for key, own in figures.items()
+        for key, means in figures.items()
     ]
     return Table(
         tuple(rows), PUBLISHED_COLUMNS, tuple(map(str, range(inputs))), PRESETS["marc"], "fitted", "m", "pad", 0, {}
@@ -59,12 +60,12 @@ def as_table(figures, inputs=20, noise=0.0):
 
 
 def published():
-    return {key: one.figures() for key, one in ROWS.items() if one.published}
+    return {key: spec.figures() for key, spec in ROWS.items() if spec.published}
 
 
 def verdicts(table):
-    """(claim, reading) -> holds."""
-    return {(claim.text, one.reading): one.holds for claim in claims(table) for one in claim.verdicts}
+    """(claim, comparison) -> holds."""
+    return {(claim.text, verdict.comparison): verdict.holds for claim in claims(table) for verdict in claim.verdicts}
 
 
 class TestRows:
@@ -102,36 +103,36 @@ class TestRows:
         marc = build("marc", {"preset": "paper"})
         changed = {"noise": ("noise", "flip"), "sparsity": ("sparsity",), "width": ("width",)}
         changed |= {"complement": ("complement",)}
-        for part, options in changed.items():
-            assert build("marc", dict(ROWS[f"without-{part}"].options)) == replace(marc, **dict.fromkeys(options, 0.0))
+        for row, options in changed.items():
+            assert build("marc", dict(ROWS[f"without-{row}"].options)) == replace(marc, **dict.fromkeys(options, 0.0))
 
     def test_cheap_ones_come_first_and_chance_always(self):
-        order = [one.key for one in chosen(None)]
+        order = [spec.key for spec in select_rows(None)]
         assert set(order) == set(ROWS)
         assert order[0] == "random"
         assert order.index("saliency-norm") < order.index("lime") < order.index("marc") < order.index("shapley")
         assert all(order.index(key) < order.index(key + SMOOTHED) for key in RIVALS)
-        assert [one.key for one in chosen(["lime"])] == ["random", "lime"]
-        assert {one.key for one in chosen(["ablations"])} == {"random", *ABLATIONS}
-        assert {key for group in GROUPS for key in (one.key for one in chosen([group]))} == set(ROWS)
+        assert [spec.key for spec in select_rows(["lime"])] == ["random", "lime"]
+        assert {spec.key for spec in select_rows(["ablations"])} == {"random", *ABLATIONS}
+        assert {key for group in GROUPS for key in (spec.key for spec in select_rows([group]))} == set(ROWS)
 
     def test_an_unknown_row_is_answered_with_the_known_ones(self):
         with pytest.raises(OptionError, match="no row 'limes'; there are: presets, rivals"):
-            chosen(["lime", "limes"])
+            select_rows(["lime", "limes"])
         assert len(names()) == len(set(names()))
 
     def test_titles_lead_back_to_rows(self):
-        for key, one in ROWS.items():
-            assert key_of(titled(one, 6.0 if key.endswith(SMOOTHED) else None)) == key
+        for key, spec in ROWS.items():
+            assert key_of(row_title(spec, 6.0 if key.endswith(SMOOTHED) else None)) == key
         assert key_of("People (union of further annotators)") is None
 
 
 class TestClaims:
     def test_all_hold_in_the_papers_own_figures(self):
-        found = verdicts(as_table(published()))
-        assert len(found) > 10
-        assert all(holds for (_, reading), holds in found.items() if reading == "the paper's own figures")
-        assert all(holds for (_, reading), holds in found.items() if reading == "here")
+        holds_by_claim = verdicts(as_table(published()))
+        assert len(holds_by_claim) > 10
+        assert all(holds for (_, reading), holds in holds_by_claim.items() if reading == "the paper's own figures")
+        assert all(holds for (_, reading), holds in holds_by_claim.items() if reading == "here")
 
     def test_each_falls_with_the_figure_it_stands_on(self):
         """One figure changed, and the claims that it decides change with it, and no others."""
@@ -158,8 +159,8 @@ class TestClaims:
     def test_an_ablation_that_wins_takes_its_part_with_it(self):
         figures = published()
         figures["without-noise"] = {name: figures[MARC][name] for name in PUBLISHED_COLUMNS}
-        found = {text: holds for (text, reading), holds in verdicts(as_table(figures)).items() if reading == "here"}
-        lost = [text.split(" (")[0] for text, holds in found.items() if not holds]
+        holds_by_claim = {text: holds for (text, name), holds in verdicts(as_table(figures)).items() if name == "here"}
+        lost = [text.split(" (")[0] for text, holds in holds_by_claim.items() if not holds]
         assert lost == ["The full objective is almost uniformly the best variant", "Essential: the noise"]
 
     def test_smoothed_rivals_are_judged_apart(self):
@@ -168,24 +169,28 @@ class TestClaims:
             figures[key + SMOOTHED] = dict(figures[key])
         figures["integrated-gradients-sum-smoothed"] |= {"average-precision": 0.5}
         figures["marc-default"] = dict(figures[MARC]) | {"average-precision": 0.6}
-        found = verdicts(as_table(figures))
+        holds_by_claim = verdicts(as_table(figures))
         best = "MaRC has the best mAP of all methods"
-        assert found[best, "here"]
-        assert not found[best, "here, rivals smoothed"]
-        assert found[best, "here, default settings, rivals smoothed"]
+        assert holds_by_claim[best, "here"]
+        assert not holds_by_claim[best, "here, rivals smoothed"]
+        assert holds_by_claim[best, "here, default settings, rivals smoothed"]
 
     def test_figures_and_significance_are_told(self):
         figures = published() | {"random": {"token-f1": 0.44, "average-precision": 0.32, "iou-f1": 0.117}}
-        told = {(claim.text, one.reading): one.figures for claim in claims(as_table(figures)) for one in claim.verdicts}
-        best = told["MaRC has the best IoU F1 of all methods", "here"]
+        figures_by_claim = {
+            (claim.text, verdict.comparison): verdict.figures
+            for claim in claims(as_table(figures))
+            for verdict in claim.verdicts
+        }
+        best = figures_by_claim["MaRC has the best IoU F1 of all methods", "here"]
         assert (
             best == "MaRC .163, best rival Occlusion .125, p = .001"
         )  # 20 equal differences: (1 + 0) / 10,001, times 13
-        control = told["Not in the paper: MaRC agrees better with people than random scores do", "here"]
+        control = figures_by_claim["Not in the paper: MaRC agrees better with people than random scores do", "here"]
         assert "token F1 .473, random .440, p = .001" in control
 
     def test_missing_rows_are_named_not_guessed(self):
-        figures = {key: own for key, own in published().items() if key not in ("lime", "without-noise")}
+        figures = {key: means for key, means in published().items() if key not in ("lime", "without-noise")}
         table = as_table(figures)
         of_rivals = claims(table)[0].verdicts[1]
         assert (of_rivals.holds, of_rivals.word, of_rivals.figures) == (None, "not judged", "no row lime")
@@ -198,16 +203,16 @@ def known(monkeypatch):
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def score_calls(monkeypatch):
     """(method, inputs) of every time that a method was asked."""
-    seen = []
+    score_calls = []
 
-    def spy(model, encoded, method, *rest, **more):
-        seen.append((method.name, len(encoded)))
-        return score_rows(model, encoded, method, *rest, **more)
+    def spy(model, encoded, method, *arguments, **keywords):
+        score_calls.append((method.name, len(encoded)))
+        return score_rows(model, encoded, method, *arguments, **keywords)
 
     monkeypatch.setattr(collecting, "score_rows", spy)
-    return seen
+    return score_calls
 
 
 def reporting(scores):
@@ -222,7 +227,7 @@ def reporting(scores):
 
 
 class TestRun:
-    def test_the_whole_way(self, tmp_path, known, asked):
+    def test_the_whole_way(self, tmp_path, known, score_calls):
         lines, shares = [], []
         (tmp_path / "out").mkdir()
         request = Request(
@@ -239,7 +244,7 @@ class TestRun:
             "People (union of further annotators)",
         ]
         assert table.metrics == METRICS
-        assert outcome.printed_metrics == MAIN
+        assert outcome.shown == MAIN
         assert table.protocol is PRESETS["marc"]
         assert len(table.inputs) == 8
         assert {name: cell.estimate.n for name, cell in table[titles[-1]].cells.items()} == {"token-f1": 4, "iou-f1": 4}
@@ -252,9 +257,9 @@ class TestRun:
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
         # the method of the smoothed row was asked once for the test and once for the validation reviews
-        assert asked.count(("saliency", 8)) == 2
+        assert score_calls.count(("saliency", 8)) == 2
         markdown = outcome.to_markdown()
-        for part in (
+        for fragment in (
             "Protocol marc",
             "100.0 % of these reviews correctly; methods explain the gold label",
             "## The paper's claims",
@@ -264,17 +269,17 @@ class TestRun:
             "## Widths, by mAP on 8 validation reviews",
             "This run took",
         ):
-            assert part in markdown
+            assert fragment in markdown
 
-    def test_the_limit_holds_for_the_reviews_that_widths_are_chosen_on(self, tmp_path, known, asked):
+    def test_the_limit_holds_for_the_reviews_that_widths_are_chosen_on(self, tmp_path, known, score_calls):
         lines = []
         rows = ["saliency-norm", "saliency-norm-smoothed"]
         request = Request(data=movies(tmp_path), rows=rows, limit=2, log=lines.append)
         run.reproduce(request)
-        assert max(count for _, count in asked) == 2
+        assert max(count for _, count in score_calls) == 2
         assert lines[0].startswith("3 rows on 2 test reviews, widths of smoothing on 2 validation reviews")
         run.reproduce(replace(request, validation=3))
-        assert max(count for _, count in asked) == 3  # unless it is said
+        assert max(count for _, count in score_calls) == 3  # unless it is said
 
     def test_a_smoothed_row_reports_its_progress_on_validation_reviews_too(self, tmp_path, known, monkeypatch):
         shares = []
@@ -292,19 +297,19 @@ class TestRun:
         assert run.time_left(3600.0, 0.1) == "about 9.0 h left"
 
     def test_the_width_is_the_best_of_the_grid(self):
-        found = {"none": 0.9, "2": 0.1, "4": 0.3, "6": 0.3, "8": 0.3, "10": 0.2, "15": 0.0}
-        assert widths.best(found) == 4.0
-        assert set(found) == {"none", *(f"{width:g}" for width in WIDTHS)}
+        means = {"none": 0.9, "2": 0.1, "4": 0.3, "6": 0.3, "8": 0.3, "10": 0.2, "15": 0.0}
+        assert widths.best(means) == 4.0
+        assert set(means) == {"none", *(f"{width:g}" for width in WIDTHS)}
 
     def test_marks_are_widened_to_the_sentences_they_touch(self):
-        text = "A dull film . I left early ! The rest was fine . Go home ."
+        text = "A dull film . I left early ! The arguments was fine . Go home ."
         spans = [(text.index("dull"), text.index("dull") + 4), (text.index("fine"), text.index("home"))]
         example = Example("one", text, "NEG", spans=tuple(spans))
-        found = [text[start:end] for start, end in widths.in_sentences(example).spans]
-        assert found == ["A dull film .", "The rest was fine .", "Go home ."]
+        means = [text[start:end] for start, end in widths.in_sentences(example).spans]
+        assert means == ["A dull film .", "The arguments was fine .", "Go home ."]
         assert widths.in_sentences(replace(example, spans=None)).spans is None
 
-    def test_an_interrupted_run_goes_on(self, tmp_path, known, asked, monkeypatch):
+    def test_an_interrupted_run_goes_on(self, tmp_path, known, score_calls, monkeypatch):
         request = Request(data=movies(tmp_path), rows=QUICK, out=tmp_path / "out", cache=tmp_path / "kept")
         (tmp_path / "out").mkdir()
         plain = METHODS["shapley-sampling"].scores
@@ -321,36 +326,36 @@ class TestRun:
         ]  # fmt: skip
         assert (tmp_path / "out" / "table.md").is_file()
         monkeypatch.setattr(METHODS["shapley-sampling"], "scores", plain)
-        asked.clear()
-        whole = run.reproduce(request).table
-        assert asked == [("shapley-sampling", 8)]
-        assert whole["Random"] == half["Random"]
+        score_calls.clear()
+        complete = run.reproduce(request).table
+        assert score_calls == [("shapley-sampling", 8)]
+        assert complete["Random"] == half["Random"]
         # without the folder everything is measured anew, but no method is asked again
-        asked.clear()
+        score_calls.clear()
         again = run.reproduce(replace(request, out=None)).table
-        assert asked == []
-        assert again["Shapley sampling"].cells == whole["Shapley sampling"].cells
+        assert score_calls == []
+        assert again["Shapley sampling"].cells == complete["Shapley sampling"].cells
 
-    def test_rows_of_another_model_or_other_reviews_are_not_taken_over(self, tmp_path, known, asked, monkeypatch):
+    def test_rows_of_another_model_or_other_reviews_are_not_taken_over(self, tmp_path, known, score_calls, monkeypatch):
         (tmp_path / "out").mkdir()
         request = Request(data=movies(tmp_path), rows=["random"], out=tmp_path / "out")
         run.reproduce(request)
-        assert asked == [("random", 8)]
+        assert score_calls == [("random", 8)]
         run.reproduce(request)
-        assert asked == [("random", 8)]
-        for other in (replace(request, limit=4), replace(request, seed=1), replace(request, validation=3)):
-            run.reproduce(other)
-        assert asked == [("random", 8), ("random", 4), ("random", 8), ("random", 8)]
+        assert score_calls == [("random", 8)]
+        for changed in (replace(request, limit=4), replace(request, seed=1), replace(request, validation=3)):
+            run.reproduce(changed)
+        assert score_calls == [("random", 8), ("random", 4), ("random", 8), ("random", 8)]
         module, tokenizer = known_model()
         module.strength = 3.0
         module.embeddings.weight.data *= 2
         monkeypatch.setattr(run, "load", lambda *_, **__: rationales.load(module, tokenizer))
         run.reproduce(replace(request, validation=3))
-        assert len(asked) == 5
+        assert len(score_calls) == 5
         assert Table.from_json(tmp_path / "out" / "table-before.json").seed == 0  # nothing is thrown away
         (tmp_path / "out" / "table.json").write_text("{", encoding="utf-8")
         run.reproduce(replace(request, validation=3))
-        assert len(asked) == 6
+        assert len(score_calls) == 6
 
     def test_few_reviews_are_spread_over_both_classes(self, tmp_path, known):
         table = run.reproduce(Request(data=movies(tmp_path), rows=["random"], limit=2)).table
@@ -360,7 +365,7 @@ class TestRun:
         folder = movies(tmp_path)
         for path in folder.glob("*human_perf.jsonl"):
             path.unlink()
-        assert run.people(read("eraser-movies", "test", folder)) == []
+        assert run.people(read_data("eraser-movies", "test", folder)) == []
 
     def test_a_missing_folder_is_told(self, tmp_path):
         with pytest.raises(DataError, match="no folder or archive"):
@@ -376,20 +381,20 @@ class TestRun:
         assert any("TF32" in remark for remark in table.remarks)
 
     def test_coarse_products_are_those_of_the_steps_too(self):
-        for key, one in ROWS.items():
-            fast = run._fast(one)
-            made, usual = (build(spec.method, dict(spec.options), "text") for spec in (fast, one))
-            if one.method == "marc":
-                assert made == replace(usual, precision="auto"), key
+        for key, row in ROWS.items():
+            fast = run._fast(row)
+            fast_method, usual = (build(spec.method, dict(spec.options), "text") for spec in (fast, row))
+            if row.method == "marc":
+                assert fast_method == replace(usual, precision="auto"), key
             else:
-                assert made == usual, key
+                assert fast_method == usual, key
         assert build("marc", dict(ROWS[MARC].options), "text").precision == "full"
 
     @pytest.mark.slow
     def test_every_row_and_every_claim(self, tmp_path, known):
         outcome = run.reproduce(Request(data=movies(tmp_path)))
         assert {key_of(row.title) for row in outcome.table.rows} - {None} == set(ROWS)
-        assert all(one.holds is not None for claim in claims(outcome.table) for one in claim.verdicts)
+        assert all(verdict.holds is not None for claim in claims(outcome.table) for verdict in claim.verdicts)
         assert outcome.reference == "MaRC"
 
 
@@ -401,15 +406,15 @@ def test_sections_without_marc_are_left_out():
 
 class TestCommand:
     def test_lists_tables_and_rows(self):
-        shown = command("reproduce", "--list").stdout
-        assert "marc-table1: Rationales of movie reviews" in shown
-        assert "Brinner and Zarriess" in shown
-        assert all(name in shown for name in names())
+        output = command("reproduce", "--list").stdout
+        assert "marc-table1: Rationales of movie reviews" in output
+        assert "Brinner and Zarriess" in output
+        assert all(name in output for name in names())
 
     def test_writes_and_prints_the_report(self, tmp_path, known, monkeypatch):
         monkeypatch.setattr("rationales.data.archives.cache_folder", lambda: tmp_path / "cache" / "data")
-        given = ("--data", movies(tmp_path), "--rows", "random,saliency-norm", "--out", tmp_path / "out")
-        done = command("reproduce", "marc-table1", *given)
+        arguments = ("--data", movies(tmp_path), "--rows", "random,saliency-norm", "--out", tmp_path / "out")
+        done = command("reproduce", "marc-table1", *arguments)
         assert done.exit_code == 0, done.output
         assert done.stdout == (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
         assert done.stdout.startswith("# MaRC, Table 1")
@@ -418,15 +423,17 @@ class TestCommand:
         }  # fmt: skip
         assert "Saliency, norm: average-precision" in done.stderr
         assert (tmp_path / "cache" / "scores").is_dir()
-        told = json.loads(command("reproduce", "marc-table1", *given, "--json", "--limit", "4").stdout)
-        assert len(told["inputs"]) == 4
+        data = json.loads(command("reproduce", "marc-table1", *arguments, "--json", "--limit", "4").stdout)
+        assert len(data["inputs"]) == 4
 
     def test_a_terminal_gets_a_drawn_table(self, tmp_path, known, monkeypatch):
         monkeypatch.setattr("rich.console.Console.is_terminal", True)
         monkeypatch.setenv("COLUMNS", "140")
-        shown = command("reproduce", "marc-table1", "--data", movies(tmp_path), "--rows", "random", "--no-cache").stdout
-        assert "The paper's claims" in shown
-        assert "| --- |" not in shown
+        output = command(
+            "reproduce", "marc-table1", "--data", movies(tmp_path), "--rows", "random", "--no-cache"
+        ).stdout
+        assert "The paper's claims" in output
+        assert "| --- |" not in output
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

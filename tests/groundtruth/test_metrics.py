@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from reference import groundtruth as literal
-from samples import made
+from samples import make_rationale
 
 from rationales.data import Example
 from rationales.errors import DataError, InputError, OptionError
@@ -28,7 +28,7 @@ from rationales.groundtruth.metrics import (
     top_selections,
 )
 from rationales.groundtruth.plants.regions import union_region, units_in_region
-from rationales.parts import Grid, Unit
+from rationales.rationale_parts import Grid, Unit
 
 
 def cases(count, size=40, region_size=8, seed=0, scores=None, labels="ab"):
@@ -171,7 +171,7 @@ class TestUnits:
 
     def test_a_result_of_a_text(self):
         planted = find_plant("articles").apply(Example("one", "in the sea", "x"), random_generator(0, "plant", "one"))
-        scored = make_case(planted, made(planted.example.text, [0.1, 0.7, 0.2]))
+        scored = make_case(planted, make_rationale(planted.example.text, [0.1, 0.7, 0.2]))
         assert attribution_share(scored.scores, scored.region) == pytest.approx(0.7)
 
     def test_a_result_of_a_picture_must_have_its_size(self):

@@ -9,7 +9,7 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
-from rationales.data import Example, read
+from rationales.data import Example, read_data
 from rationales.errors import DataError, OptionError
 from rationales.groundtruth import (
     PLANTS,
@@ -40,7 +40,7 @@ def reviews(count):
 
 
 def same(mine, theirs):
-    if mine.example.picture is None:
+    if mine.example.image is None:
         return mine.example == theirs.example and mine.region == theirs.region
     return np.array_equal(mine.example.pixels, theirs.example.pixels) and mine.example.label == theirs.example.label
 
@@ -137,7 +137,7 @@ class TestBadInput:
         (tmp_path / "a" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
         (tmp_path / "b" / "note.jpg").write_text("no picture at all")
         (tmp_path / "b" / "empty.jpg").write_bytes(b"")
-        loaded = load_images(read(tmp_path), size=32)
+        loaded = load_images(read_data(tmp_path), size=32)
         assert sorted(example.name for example in loaded.examples) == [
             "a/2.png",
             "a/4.png",
@@ -153,7 +153,7 @@ class TestBadInput:
         for number in range(3):
             (tmp_path / "a" / f"{number}.jpg").write_text("no picture")
         with pytest.raises(DataError, match=r"only 0 of 3 images can be read: a/0\.jpg is a text, not an image"):
-            load_images(read(tmp_path), size=32)
+            load_images(read_data(tmp_path), size=32)
 
     def test_texts_are_no_pictures(self):
         with pytest.raises(DataError, match="t0 is a text"):
@@ -180,9 +180,9 @@ def test_pictures_are_cut_to_the_middle_square_and_read_as_they_are(tmp_path):
     wide = np.zeros((40, 80, 3), np.uint8)
     wide[:, 20:60] = 200
     Image.fromarray(wide).save(tmp_path / "one.png")
-    loaded = load_images([Example("one", label="a", picture=tmp_path / "one.png")], size=40).examples[0]
+    loaded = load_images([Example("one", label="a", image=tmp_path / "one.png")], size=40).examples[0]
     assert (loaded.pixels == 200).all()
-    assert loaded.given() is loaded.pixels
+    assert loaded.raw_input() is loaded.pixels
 
 
 def test_texts_are_cut_after_whole_words():

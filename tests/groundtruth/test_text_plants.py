@@ -233,6 +233,6 @@ def test_a_text_of_articles_alone_is_covered_entirely():
 
 def test_pictures_are_no_texts(tmp_path):
     with pytest.raises(DataError, match="it is an image"):
-        find_plant("articles").apply(Example("one", picture=tmp_path), np.random.default_rng(0))
+        find_plant("articles").apply(Example("one", image=tmp_path), np.random.default_rng(0))
     with pytest.raises(DataError, match="is a text; this plant changes images"):
         find_plant("blur").apply(Example("one", "a text"), np.random.default_rng(0))

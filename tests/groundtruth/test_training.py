@@ -74,7 +74,9 @@ def planted_pictures(count=160, side=32):
 
 def cases(model, modified, method, count=40):
     planted_examples = modified.planted[:count]
-    encoded = model.encode([model.read(planted.example.given(), planted.example.name) for planted in planted_examples])
+    encoded = model.encode(
+        [model.read(planted.example.raw_input(), planted.example.name) for planted in planted_examples]
+    )
     attributions = attribute(
         model, encoded, method, [modified.labels.index(planted.example.label) for planted in planted_examples]
     )

@@ -12,8 +12,8 @@ import rationales
 from rationales.masks.snapping import MOST, Change, changes
 from rationales.models.units import words
 from rationales.models.word_groups import cuts
-from rationales.parts import Unit
 from rationales.rationale import Rationale
+from rationales.rationale_parts import Unit
 
 CUT = {  # what the embedded model's rationale cuts, and the phrase
     "The second half simply falls apart.": "falls apart",

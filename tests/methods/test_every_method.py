@@ -256,8 +256,8 @@ class TestEveryFamily:
     def test_a_pair_of_texts(self, family):
         module, tokenizer = tiny(family)
         result = explain(rationales.load(module, tokenizer), ("The bread was bad.", "Nobody laughed."))
-        assert [unit.part for unit in result.units] == [0] * 5 + [1] * 3
-        assert all(result.part(unit.part)[unit.start : unit.end] == unit.text for unit in result.units)
+        assert [unit.text_index for unit in result.units] == [0] * 5 + [1] * 3
+        assert all(result.text_at(unit.text_index)[unit.start : unit.end] == unit.text for unit in result.units)
         told = tokenizer("The bread was bad.", "Nobody laughed.", return_tensors="pt")
         with torch.no_grad():
             plain = module(**{name: told[name] for name in tokenizer.model_input_names}).logits[0].softmax(-1)

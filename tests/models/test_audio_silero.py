@@ -13,7 +13,7 @@ import rationales
 from rationales.errors import ModelError
 from rationales.models import audio_silero
 from rationales.models.audio_silero import SHARPNESS, SileroVad, load_silero, silero_weights
-from rationales.models.default import models_available
+from rationales.models.default import list_models
 
 needs_weights = pytest.mark.skipif(silero_weights() is None, reason="the package silero-vad is not installed")
 
@@ -85,7 +85,7 @@ class TestNetwork:
             load_silero()
 
     def test_it_is_listed(self):
-        assert "silero-vad" in [model.name for model in models_available()]
+        assert "silero-vad" in [model.name for model in list_models()]
 
 
 def voice(seconds=0.16, formants=((730, 90), (1090, 110), (2440, 160)), pitch=120.0, rate=16_000):

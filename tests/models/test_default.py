@@ -10,7 +10,7 @@ from families import tiny
 
 import rationales
 from rationales.errors import ModelError
-from rationales.models.default import AUDIO_MODEL, CATALOGUE, EMBEDDED, IMAGE_MODEL, apply_delta, models_available
+from rationales.models.default import AUDIO_MODEL, CATALOGUE, EMBEDDED, IMAGE_MODEL, apply_delta, list_models
 
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 
@@ -65,7 +65,7 @@ class TestDelta:
 
 class TestCatalogue:
     def test_the_default_comes_first(self):
-        found = models_available()
+        found = list_models()
         assert [one.name for one in found] == [*CATALOGUE, IMAGE_MODEL, AUDIO_MODEL]
         assert found[0].name == EMBEDDED
         assert all(one.summary for one in found)
@@ -91,6 +91,6 @@ class TestCatalogue:
 
     def test_a_broken_installation_says_so(self, monkeypatch, tmp_path):
         monkeypatch.setattr("rationales.models.default._HERE", tmp_path)
-        assert not models_available()[0].available
+        assert not list_models()[0].available
         with pytest.raises(ModelError, match="install the package again"):
             rationales.load()

@@ -36,7 +36,7 @@ def check(one, name, limit):
     """Everything that must hold for any encoded input."""
     parts = [one.source.text] if one.source.pair is None else [one.source.text, one.source.pair]
     for number, text in enumerate(parts):
-        units = [unit for unit in one.units if unit.part == number]
+        units = [unit for unit in one.units if unit.text_index == number]
         assert all(text[unit.start : unit.end] == unit.text != "" for unit in units)
         assert all(before.end <= after.start for before, after in pairwise(units))
         covered = {place for unit in units for place in range(unit.start, unit.end)}
@@ -71,7 +71,7 @@ def tokens_by_unit(one):
 def rebuilt(one, part=0):
     """The tokens of a text, put together from the units of all rows."""
     found = tokens_by_unit(one)
-    return [token for unit in sorted(found) if one.units[unit].part == part for token in found[unit]]
+    return [token for unit in sorted(found) if one.units[unit].text_index == part for token in found[unit]]
 
 
 class TestShortTexts:
@@ -181,15 +181,15 @@ class TestLongTexts:
     def test_a_short_hypothesis_stands_whole_beside_every_part_of_a_long_premise(self, name):
         one = encoded(name, "Every morning the baker carried twelve loaves. " * 20, "Nobody laughed.", limit=64)
         assert len(one.rows) > 1
-        second = [number for number, unit in enumerate(one.units) if unit.part == 1]
+        second = [number for number, unit in enumerate(one.units) if unit.text_index == 1]
         assert all(set(second) <= set(row.units) for row in one.rows)
 
     def test_two_long_texts_meet_in_every_combination(self):
         one = encoded("bert", "the soup " * 40, "the bread " * 40, limit=43)
-        both = [{one.units[unit].part for unit in row.units} for row in one.rows]
+        both = [{one.units[unit].text_index for unit in row.units} for row in one.rows]
         assert both == [{0, 1}] * len(one.rows)
         meetings = {(a, b) for row in one.rows for a in row.units for b in row.units
-                    if one.units[a].part < one.units[b].part}  # fmt: skip
+                    if one.units[a].text_index < one.units[b].text_index}  # fmt: skip
         assert len(meetings) == 80 * 80
 
     @pytest.mark.parametrize("name", TOKENIZERS)

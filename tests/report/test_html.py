@@ -1,4 +1,4 @@
-"""The page shows exactly the text, and nothing of the text, the labels or the options ever becomes markup."""
+"""The page displays exactly the text, and no text, label or option ever becomes markup."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import made, rationales, texts
+from samples import make_rationale, rationales, texts
 
 import rationales as rationales_package
 from rationales import Rationale
 from rationales.rationale import Note, Rule, Unit
 from rationales.report.bidirectional import NAMES
-from rationales.report.html import embedded_json, fragment, page
-from rationales.report.marked import LEVELS, escape, right_to_left
+from rationales.report.html.marked_text import LEVELS, embedded_json, escape, right_to_left
+from rationales.report.html.page import fragment, page
 from rationales.report.scale import scale_of
 
 VOID = {"meta", "input", "line"}
@@ -72,7 +72,7 @@ class Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.open: list[tuple[str, dict[str, str | None]]] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.shown: list[str] = []  # per text
+        self.displayed: list[str] = []  # per text
         self.units: list[tuple[str, set[str]]] = []  # content and classes of each unit
         self.content: dict[str, list[str]] = {}  # tag -> content of each such element
         self.feed(source)
@@ -80,17 +80,17 @@ class Reader(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = dict(attributes)
-        assert len(given) == len(attributes)
-        self.elements.append((tag, given))
+        attribute_map = dict(attributes)
+        assert len(attribute_map) == len(attributes)
+        self.elements.append((tag, attribute_map))
         if tag in VOID or self.get_starttag_text().endswith("/>"):  # type: ignore[union-attr]  # there is one
             return
-        self.open.append((tag, given))
+        self.open.append((tag, attribute_map))
         self.content.setdefault(tag, []).append("")
-        if given.get("class") == "text":
-            self.shown.append("")
+        if attribute_map.get("class") == "text":
+            self.displayed.append("")
         if self._in_text() and tag in ("span", "mark"):
-            self.units.append(("", set((given.get("class") or "").split())))
+            self.units.append(("", set((attribute_map.get("class") or "").split())))
 
     def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attributes)
@@ -103,7 +103,7 @@ class Reader(HTMLParser):
         for tag, _ in self.open:
             self.content[tag][-1] += data
         if self._in_text():
-            self.shown[-1] += data
+            self.displayed[-1] += data
             if any(tag in ("span", "mark") for tag, _ in self.open):
                 content, classes = self.units[-1]
                 self.units[-1] = (content + data, classes)
@@ -124,14 +124,14 @@ class TestEveryCharacter:
     @given(st.lists(rationales(), min_size=1, max_size=3))
     @settings(max_examples=60)
     def test_the_page_shows_the_texts_exactly(self, several: list[Rationale]) -> None:
-        expected = [showable(part) for one in several for part in (one.text, one.pair) if part is not None]
-        assert Reader(page(several)).shown == expected
+        expected = [showable(text) for item in several for text in (item.text, item.pair) if text is not None]
+        assert Reader(page(several)).displayed == expected
 
     @given(rationales())
     @settings(max_examples=60)
     def test_the_fragment_shows_the_texts_exactly(self, rationale: Rationale) -> None:
-        expected = [showable(part) for part in (rationale.text, rationale.pair) if part is not None]
-        assert Reader(fragment(rationale)).shown == expected
+        expected = [showable(text) for text in (rationale.text, rationale.pair) if text is not None]
+        assert Reader(fragment(rationale)).displayed == expected
 
     @given(st.lists(rationales(), max_size=2))
     @settings(max_examples=60)
@@ -152,16 +152,16 @@ class TestEveryCharacter:
                 "probabilities": {"full": {filling: 0.5}},
                 "model": filling,
             }
-            more = {"name": filling, "stop": filling, "baseline": filling, "versions": {filling: filling}}
+            metadata = {"name": filling, "stop": filling, "baseline": filling, "versions": {filling: filling}}
             options = {"options": {filling: filling}, "notes": (Note(filling, filling),)}
-            rationale = made(f"{filling} {filling}", **names, **more, **options)
+            rationale = make_rationale(f"{filling} {filling}", **names, **metadata, **options)
             return Reader(page([rationale, rationale])).elements
 
         assert structure(word) == structure("x" * len(word))
 
     @given(texts())
     def test_names_are_shown_as_they_are(self, name: str) -> None:
-        reader = Reader(page([made("a", target=name or "x", name=name)]))
+        reader = Reader(page([make_rationale("a", target=name or "x", name=name)]))
         assert reader.content["h1"] == [f"Why {showable(name) or 'x'}?"]
         assert reader.content["title"] == [f"Why {showable(name) or 'x'}?"]
 
@@ -171,7 +171,7 @@ class TestEveryCharacter:
         assert "".join(Reader(f"<p>{escape(text)}</p>").content["p"]) == showable(text)
 
     def test_half_a_character_does_not_stop_the_page(self) -> None:
-        assert page([made("half \ud83d")]).encode("utf-8")
+        assert page([make_rationale("half \ud83d")]).encode("utf-8")
 
     @given(st.recursive(st.none() | st.booleans() | st.integers() | texts(), st.lists))
     def test_json_in_a_page_ends_no_element_and_reads_back(self, value: object) -> None:
@@ -206,12 +206,14 @@ class TestSelection:
             assert all(score <= max(data["start"], lowest) for score in rationale.scores[~chosen])
 
     def test_the_space_inside_a_span_belongs_to_it_and_the_space_around_it_does_not(self) -> None:
-        source = page([made("so not good though", [0, 1, 1, 0])])
+        source = page([make_rationale("so not good though", [0, 1, 1, 0])])
         gaps = re.findall(r"<i( class=\"[^\"]*\")?> </i>", source)
         assert ["in" in gap for gap in gaps] == [False, True, False]
 
     def test_numbers_are_titles_where_no_script_runs(self) -> None:
-        titles = [attributes.get("title") for tag, attributes in Reader(fragment(made("a b", [0.25, 1]))).elements]
+        titles = [
+            attributes.get("title") for tag, attributes in Reader(fragment(make_rationale("a b", [0.25, 1]))).elements
+        ]
         assert [title for title in titles if title] == ["0.25", "1.00"]
 
 
@@ -226,7 +228,7 @@ class TestColour:
             assert levels == ([f"{'f' if score > 0 else 'a'}{expected}"] if expected else [])
 
     def test_the_style_knows_every_level(self) -> None:
-        style = page([made("a")])
+        style = page([make_rationale("a")])
         for level in range(1, LEVELS + 1):
             assert f".f{level}{{" in style
             assert f".a{level}{{" in style
@@ -234,7 +236,7 @@ class TestColour:
 
 class TestSafety:
     def test_the_policy_allows_the_pages_own_style_and_script_only(self) -> None:
-        reader = Reader(page([made("a b")]))
+        reader = Reader(page([make_rationale("a b")]))
         policy = next(a["content"] for _, a in reader.elements if a.get("http-equiv") == "Content-Security-Policy")
         assert policy is not None
         code = [content for content in reader.content["script"] if not content.startswith("{")]
@@ -245,38 +247,44 @@ class TestSafety:
         assert "unsafe" not in policy
 
     def test_nothing_is_fetched(self) -> None:
-        source = page([made("a b"), made("c", pair="d")])
+        source = page([make_rationale("a b"), make_rationale("c", pair="d")])
         assert not re.search(r"https?:|url\(|@import|\bsrc=|<link|<img|<iframe", source)
 
     def test_a_fragment_has_no_script_and_no_ids(self) -> None:
-        elements = Reader(fragment(made("a b"))).elements
+        elements = Reader(fragment(make_rationale("a b"))).elements
         assert not any(tag == "script" or "id" in attributes for tag, attributes in elements)
 
     def test_ids_are_unique_on_a_page(self) -> None:
-        ids = [a["id"] for _, a in Reader(page([made("a"), made("b"), made("c")])).elements if "id" in a]
+        ids = [
+            a["id"]
+            for _, a in Reader(page([make_rationale("a"), make_rationale("b"), make_rationale("c")])).elements
+            if "id" in a
+        ]
         assert len(ids) == len(set(ids)) > 3
 
 
 class TestWritingDirection:
     @pytest.mark.parametrize("control", sorted(NAMES), ids=NAMES.get)
     def test_a_control_stands_alone_in_an_element_that_isolates_and_names_it(self, control: str) -> None:
-        shown = f'<bdi class="c {NAMES[control].lower()}">{control}</bdi>'
-        rationale = made(f"I liked {control}ton it", [0, 0, 1, 0], name=f"a{control}.txt", target=f"n{control}")
+        isolated = f'<bdi class="c {NAMES[control].lower()}">{control}</bdi>'
+        rationale = make_rationale(
+            f"I liked {control}ton it", [0, 0, 1, 0], name=f"a{control}.txt", target=f"n{control}"
+        )
         for source in (page([rationale, rationale]), fragment(rationale)):
-            body = source.partition("</style>")[2].replace(shown, "")
+            body = source.partition("</style>")[2].replace(isolated, "")
             text = re.sub(r"<script.*?</script>", "", body, flags=re.DOTALL)
             assert control not in text
             assert f'.c.{NAMES[control].lower()}::before{{content:"{NAMES[control]}"}}' in source
         assert ".rationales .c { unicode-bidi: isolate; }" in page([rationale])
 
     def test_words_of_other_scripts_are_left_as_they_are(self) -> None:
-        assert '<bdi class="c' not in page([made("שלום good مرحبا")])
+        assert '<bdi class="c' not in page([make_rationale("שלום good مرحبا")])
 
 
 class TestRoomForOutlines:
     def test_a_unit_leaves_room_where_a_mark_follows_at_once(self) -> None:
         units = (Unit("good", 0, 4), Unit(".", 4, 5), Unit("un", 6, 8), Unit("kind", 8, 12))
-        rationale = made("good. unkind", [1, 0, 0, 0], units=units)
+        rationale = make_rationale("good. unkind", [1, 0, 0, 0], units=units)
         tight = [content for content, classes in Reader(page([rationale])).units if "t" in classes]
         assert tight == ["good"]  # not inside a word, where letters may be joined
 
@@ -284,46 +292,46 @@ class TestRoomForOutlines:
 class TestWhatItSays:
     def test_a_target_that_the_model_does_not_predict_is_not_called_its_prediction(self) -> None:
         expected = "The model predicts negative (90.0 %); explained here is positive (10.0 %)."
-        reader = Reader(page([made("a b", target="positive")]))
+        reader = Reader(page([make_rationale("a b", target="positive")]))
         assert any(words.startswith(expected) for words in reader.content["p"])
-        assert "explained here" not in page([made("a b")])
+        assert "explained here" not in page([make_rationale("a b")])
 
     def test_all_classes_have_their_numbers(self) -> None:
         labels = ("a", "b", "c", "d")
         chances = dict(zip(labels, (0.4, 0.3, 0.2, 0.1), strict=True))
         probabilities = dict.fromkeys(("full", "rationale", "complement", "baseline"), chances)
         for source in (page, fragment):
-            rationale = made("x y", labels=labels, target="b", probabilities=probabilities)
+            rationale = make_rationale("x y", labels=labels, target="b", probabilities=probabilities)
             reader = Reader(source([rationale]) if source is page else source(rationale))
             assert [head for head in reader.content["th"] if head in labels] == ["b", "a", *labels]
 
     def test_what_only_informs_is_not_framed_as_a_warning(self) -> None:
-        rationale = made("a", notes=(Note("baselines", "grey was chosen"), Note("x", "look again")))
+        rationale = make_rationale("a", notes=(Note("baselines", "grey was chosen"), Note("x", "look again")))
         warnings, information = Reader(page([rationale])).content["aside"]
         assert (warnings, information) == ("look again", "grey was chosen")
 
     def test_the_index_has_a_filter_the_prediction_and_the_first_words(self) -> None:
-        several = [made("first of all"), made("second to none", target="positive", name="b.txt")]
+        several = [make_rationale("first of all"), make_rationale("second to none", target="positive", name="b.txt")]
         reader = Reader(page(several))
         assert next(attributes.get("class") for tag, attributes in reader.elements if tag == "input") == "filter"
         assert reader.content["a"][0] == "negative 90.0 % first of all"
         assert reader.content["a"][1] == "negative 90.0 % explained: positive b.txt second to none"
 
     def test_one_function_writes_a_page_of_many(self, tmp_path: Path) -> None:
-        several = [made("a b"), made("c d")]
+        several = [make_rationale("a b"), make_rationale("c d")]
         written = rationales_package.page(several, tmp_path / "all.html")
         assert written == tmp_path / "all.html"
         assert written.read_text(encoding="utf-8") == rationales_package.page(several)
         assert rationales_package.page(several[0]) == several[0].to_html()
 
     def test_the_index_leads_to_every_rationale(self) -> None:
-        elements = Reader(page([made("a"), made("b")])).elements
+        elements = Reader(page([make_rationale("a"), make_rationale("b")])).elements
         targets = {f"#{attributes['id']}" for tag, attributes in elements if tag == "article"}
         assert {attributes["href"] for tag, attributes in elements if tag == "a"} == targets == {"#r1", "#r2"}
 
     def test_notes_options_and_versions_are_on_the_page(self) -> None:
-        more = {"options": {"steps": 80}, "versions": {"torch": "2.13"}, "notes": (Note("x", "try more steps"),)}
-        reader = Reader(page([made("a", **more, seed=7, stop="plateau")]))
+        fields = {"options": {"steps": 80}, "versions": {"torch": "2.13"}, "notes": (Note("x", "try more steps"),)}
+        reader = Reader(page([make_rationale("a", **fields, seed=7, stop="plateau")]))
         assert "try more steps" in reader.content["aside"][0]
         facts = dict(zip(reader.content["dt"], reader.content["dd"], strict=True))
         assert facts["Option steps"] == "80"
@@ -332,13 +340,13 @@ class TestWhatItSays:
         assert facts["Stopped by"] == "plateau"
 
     def test_the_bars_are_as_long_as_the_probabilities(self) -> None:
-        rationale = made("a b")
+        rationale = make_rationale("a b")
         widths = [float(a["width"] or 0) for tag, a in Reader(page([rationale])).elements if tag == "rect"]
         expected = [100 * by_label["negative"] for by_label in rationale.probabilities.values()]
         assert widths == pytest.approx(expected, abs=0.05)
 
     def test_nothing_selected_is_said(self) -> None:
-        assert "nothing is marked" in page([made("a b", [0, 0])])
+        assert "nothing is marked" in page([make_rationale("a b", [0, 0])])
 
     def test_a_page_without_rationales_is_still_a_page(self) -> None:
         assert Reader(page([])).content["h1"] == ["0 rationales"]
@@ -354,14 +362,14 @@ class TestWhatItSays:
 def test_a_long_text_makes_a_page_of_bounded_size() -> None:
     words = 20_000
     rng = np.random.default_rng(0)
-    source = page([made("word " * words, rng.random(words), rule=Rule(share=0.1))])
+    source = page([make_rationale("word " * words, rng.random(words), rule=Rule(share=0.1))])
     assert len(source) < 100 * words
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_the_script_runs_in_a_browser_under_the_policy(tmp_path: Path) -> None:
-    rationale = made("so not good though", [0, 1, 1, 0])
+    rationale = make_rationale("so not good though", [0, 1, 1, 0])
     rationale.to_html(tmp_path / "page.html")
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
     command += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path}/profile"]

@@ -1,4 +1,4 @@
-"""The slider's stops: every selection it can show was put to the model, and its numbers are on the page."""
+"""The stops of the slider: the probabilities of every selection are measured and on the page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from samples import made, rationales
+from samples import make_rationale, rationales
 
 from rationales import Rationale
-from rationales.curves import SIZES, curve_thresholds
 from rationales.rationale import Curve, Rule
-from rationales.report.html import page
-from rationales.report.probabilities import STALE
+from rationales.report.html.page import page
+from rationales.report.html.probabilities import STALE
+from rationales.report.html.slider import selecting_stops, slider_data, stops
 from rationales.report.scale import scale_of
-from rationales.report.stops import entered, slider_data, stops
+from rationales.selection_curves import SIZES, curve_thresholds
 
 
 def curved(rationale: Rationale) -> Rationale:
@@ -65,17 +65,17 @@ class TestStops:
     def test_the_methods_selection_is_a_stop_and_every_stop_selects_what_it_says(self, rationale: Rationale) -> None:
         rationale = curved(rationale)
         scale = scale_of(rationale)
-        stopping = stops(rationale, scale)
-        levels = entered(stopping, rationale.scores, rationale.selected())
-        assert [stop.is_rule for stop in stopping].count(True) == 1
-        for place, stop in enumerate(stopping):
-            selected = levels > place
+        slider_stops = stops(rationale, scale)
+        levels = selecting_stops(slider_stops, rationale.scores, rationale.selected())
+        assert [stop.is_rule for stop in slider_stops].count(True) == 1
+        for position, stop in enumerate(slider_stops):
+            selected = levels > position
             assert int(selected.sum()) == stop.selected
             expected = rationale.selected() if stop.is_rule else rationale.scores > stop.threshold
             assert (selected == expected).all()
 
     def test_numbers_on_the_page_are_those_of_each_selection(self) -> None:
-        rationale = curved(made("a b c d e f", [0.1, 0.9, 0.2, 0.8, 0.3, 0.4], rule=Rule(threshold=0.5)))
+        rationale = curved(make_rationale("a b c d e f", [0.1, 0.9, 0.2, 0.8, 0.3, 0.4], rule=Rule(threshold=0.5)))
         data = page_data(rationale)
         assert data["labels"] == ["negative", "positive"]
         for stop in data["stops"]:
@@ -86,7 +86,7 @@ class TestStops:
         assert '<input type="range" class="cut" id="t1" min="0" max="6" value="4">' in page([rationale])
 
     def test_without_a_curve_the_page_says_whose_probabilities_they_are(self) -> None:
-        plain = made("a b c", [0, 1, 0])
+        plain = make_rationale("a b c", [0, 1, 0])
         assert f'<p class="stale">{STALE}</p>' in page([plain])
         assert "stops" not in page_data(plain)
         assert '<p class="stale">' not in page([curved(plain)])
@@ -97,7 +97,7 @@ class TestStops:
         chances[[5, 40]] = 0.6, 0.3
         probabilities = {"full": dict(zip(labels, chances.tolist(), strict=True))}
         probabilities["rationale"] = probabilities["full"] | {"class 700": 0.2}
-        rationale = made("a b", labels=labels, target="class 5", probabilities=probabilities)
+        rationale = make_rationale("a b", labels=labels, target="class 5", probabilities=probabilities)
         data = slider_data(rationale, scale_of(rationale), [])
         assert {"class 5", "class 40", "class 700"} <= set(data["labels"])
         assert len(data["labels"]) + data["hidden"] == 1000
@@ -109,7 +109,7 @@ class TestStops:
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_moving_the_slider_shows_the_probabilities_of_that_selection(tmp_path: Path) -> None:
     """The policy is taken out so that the test can drive the page; another test holds the policy."""
-    rationale = curved(made("a b c d e f", [0.1, 0.9, 0.2, 0.8, 0.3, 0.4], rule=Rule(threshold=0.5)))
+    rationale = curved(make_rationale("a b c d e f", [0.1, 0.9, 0.2, 0.8, 0.3, 0.4], rule=Rule(threshold=0.5)))
     driver = (
         "window.requestAnimationFrame = work => setTimeout(work);"  # a browser without a window draws no frames
         "addEventListener('load', () => { const slider = document.querySelector('.cut'); slider.value = 3;"

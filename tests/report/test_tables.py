@@ -9,10 +9,10 @@ from rich.console import Console
 
 from rationales.evaluation.protocols import PRESETS
 from rationales.evaluation.tables.table import Cell, Table, TableRow
-from rationales.report.tables import drawn, show_table
+from rationales.report.terminal.metric_table import rich_table, show_table
 
 
-def made() -> Table:
+def small_table() -> Table:
     rows = (
         TableRow(
             "marc", {"sufficiency": Cell((0.0, 0.1, 0.2)), "average-precision": Cell((0.5, 0.6, 0.7))}, "marc",
@@ -29,28 +29,38 @@ def made() -> Table:
 
 def printed(terminal: bool) -> str:
     buffer = io.StringIO()
-    show_table(made(), "marc", Console(file=buffer, force_terminal=terminal, width=100, color_system=None))
+    show_table(small_table(), "marc", Console(file=buffer, force_terminal=terminal, width=100, color_system=None))
     return buffer.getvalue()
 
 
 def test_a_pipe_gets_markdown():
-    assert printed(terminal=False) == made().to_markdown("marc")
+    assert printed(terminal=False) == small_table().to_markdown("marc")
 
 
 def test_a_terminal_gets_means_intervals_and_notes():
-    shown = printed(terminal=True)
-    assert "| --- |" not in shown
-    for part in (".100", ".000–.200", "n = 2", "undefined", "–", "1.5", "one more thing", "Protocol marc", "differs"):
-        assert part in shown
-    assert "\x1b" not in shown
+    output = printed(terminal=True)
+    assert "| --- |" not in output
+    for fragment in (
+        ".100",
+        ".000–.200",
+        "n = 2",
+        "undefined",
+        "–",
+        "1.5",
+        "one more thing",
+        "Protocol marc",
+        "differs",
+    ):
+        assert fragment in output
+    assert "\x1b" not in output
 
 
 def test_the_best_of_a_column_is_bold():
-    table = drawn(made())
+    table = rich_table(small_table())
     bold = [str(cell.style) == "bold" for cell in table.columns[1].cells if hasattr(cell, "style")]
     assert bold == [True, False, False]
 
 
 def test_remarks_survive_a_file(tmp_path):
-    made().to_json(tmp_path / "t.json")
+    small_table().to_json(tmp_path / "t.json")
     assert Table.from_json(tmp_path / "t.json").remarks == ("one more thing",)

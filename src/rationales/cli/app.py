@@ -61,8 +61,8 @@ def clean_exit(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"rationales {__version__}")
         raise typer.Exit
 

@@ -79,33 +79,35 @@ def compare(
     rows = method_rows(methods or ["marc,grad-cam" if image else "marc,occlusion"])
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
-    given = source(text, file, image, None, pair, "compare")
+    raw_input = source(text, file, image, None, pair, "compare")
     kind = "image" if image is not None else "text"
     text_units = text_unit(unit, kind)
     prepare_libraries()
-    from rationales.report.progress import progress, waiting
+    from rationales.report.terminal.progress import progress, waiting
 
     with waiting("loading the model"):
         from rationales.evaluation.entries import resolve_entries
 
-        made = resolve_entries(rows, smooth, kind)  # says what is wrong with any of them before anything is loaded
+        method_entries = resolve_entries(
+            rows, smooth, kind
+        )  # says what is wrong with any of them before anything is loaded
         import rationales
         from rationales.models.default import IMAGE_MODEL
 
-        wanted = model or (IMAGE_MODEL if image is not None else None)
+        model_name = model or (IMAGE_MODEL if image is not None else None)
         explained = rationales.load(
-            wanted, device=device, unit=text_units, baseline=baseline, trust_remote_code=trust_remote_code
+            model_name, device=device, unit=text_units, baseline=baseline, trust_remote_code=trust_remote_code
         )
         check_kind(explained, kind)
-    titles = [entry.title for entry in made][: len(rows)]
+    titles = [entry.title for entry in method_entries][: len(rows)]
     chosen, rival = find_target(target, explained.labels), find_target(against, explained.labels)
-    found: list[Any] = []
+    results: list[Any] = []
     with progress(f"explaining with {len(rows)} methods") as report:
-        for number, (row, entry) in enumerate(zip(rows, made, strict=False)):
-            found.append(
+        for number, (row, entry) in enumerate(zip(rows, method_entries, strict=False)):
+            results.append(
                 rationales.explain(
                     explained,
-                    given,
+                    raw_input,
                     method=row["name"],
                     target=chosen,
                     against=rival,
@@ -118,23 +120,25 @@ def compare(
                     top=top,
                     curve=html is not None,
                     names=next((path.name for path in (file, image) if path is not None), None),
-                    progress=None if report is None else _part(report, number, len(rows)),
+                    progress=None if report is None else _method_progress(report, number, len(rows)),
                 )
             )
-    from rationales.report.comparison import agreement, comparison_page, show_comparison
+    from rationales.report.comparison import agreement
+    from rationales.report.html.comparison import comparison_page
+    from rationales.report.terminal.comparison import show_comparison
 
     if html is not None:
         from rationales.files import write_text
 
-        write_text(html, comparison_page(found, titles))
+        write_text(html, comparison_page(results, titles))
     if as_json:
-        told = {"methods": titles, **agreement(found), "results": [one.to_dict() for one in found]}
-        typer.echo(json.dumps(told, ensure_ascii=False, allow_nan=False))
+        data = {"methods": titles, **agreement(results), "results": [result.to_dict() for result in results]}
+        typer.echo(json.dumps(data, ensure_ascii=False, allow_nan=False))
         return
-    show_comparison(found, titles)
+    show_comparison(results, titles)
     if html is not None:
         typer.echo(f"wrote {html}", err=True)
 
 
-def _part(report: Any, number: int, parts: int) -> Any:
-    return lambda share: report((number + min(share, 1.0)) / parts)
+def _method_progress(report: Any, number: int, methods: int) -> Any:
+    return lambda share: report((number + min(share, 1.0)) / methods)

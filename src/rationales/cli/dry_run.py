@@ -111,7 +111,7 @@ def dry_run(
     recipe = options(training or [], "--train") | ({} if accuracy is None else {"target_accuracy": accuracy})
     check_outputs(None, out)
     prepare_libraries()
-    from rationales.report.progress import progress, waiting
+    from rationales.report.terminal.progress import progress, waiting
 
     with waiting("loading"):
         from rationales.groundtruth.dryrun import dry_run as run

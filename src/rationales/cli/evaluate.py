@@ -81,15 +81,17 @@ def evaluate(
         raise OptionError("give --cache or --no-cache, not both")
     made_folder(out)
     prepare_libraries()
-    from rationales.data import read
+    from rationales.data import read_data
     from rationales.evaluation.entries import check_request
-    from rationales.report.progress import progress, waiting
+    from rationales.report.terminal.progress import progress, waiting
 
     resolved_protocol, requested_metrics = _protocol(protocol), listed(metrics) or None
     check_request(rows, resolved_protocol, requested_metrics, smooth, selection)
     with waiting("reading the data"):
-        examples = read(*(data, split, folder, limit), spread=True, text_column=text_column, label_column=label_column)
-    kind = "text" if examples[0].picture is None else "image"
+        examples = read_data(
+            *(data, split, folder, limit), spread=True, text_column=text_column, label_column=label_column
+        )
+    kind = "text" if examples[0].image is None else "image"
     check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind])
     with waiting("loading the model"):
         import rationales
@@ -118,7 +120,7 @@ def evaluate(
     if as_json:
         typer.echo(table.to_json(), nl=False)
     else:
-        from rationales.report.tables import show_table
+        from rationales.report.terminal.metric_table import show_table
 
         show_table(table, reference)
 

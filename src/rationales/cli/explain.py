@@ -126,7 +126,7 @@ def explain(
         raise OptionError("--png is for pictures and sounds; a text is shown by --html")
     text_units = text_unit(unit, sources.kind)
     prepare_libraries()
-    from rationales.report.progress import progress, waiting
+    from rationales.report.terminal.progress import progress, waiting
 
     with waiting("loading the model"):
         check_method(method, chosen, sources.kind)
@@ -147,7 +147,7 @@ def explain(
     with progress(f"explaining {count}with {method}") as report:
         results: Any = rationales.explain(
             explained,
-            sources.given,
+            sources.raw_inputs,
             method=method,
             target=find_target(target, explained.labels),
             against=find_target(against, explained.labels),
@@ -162,17 +162,17 @@ def explain(
             names=sources.titles,
             progress=report,
         )
-    found = results if sources.several else [results]
+    rationale_list = results if sources.several else [results]
     if save is not None:
-        found[0].save(save)
+        rationale_list[0].save(save)
     if html is not None:
-        rationales.page(found, html)
+        rationales.page(rationale_list, html)
     if png is not None:
-        found[0].to_png(png)
+        rationale_list[0].to_png(png)
     if as_json:
-        _print_json(found)
+        _print_json(rationale_list)
         return
-    _print_shown(found, brief=html is not None)
+    _print_shown(rationale_list, brief=html is not None)
     for path in filter(None, (save, html, png)):
         typer.echo(f"wrote {path}", err=True)
 
@@ -189,11 +189,11 @@ def _print_json(rationales: list[Any]) -> None:
 def _print_shown(rationales: list[Any], *, brief: bool) -> None:
     """Each in full; several that a page shows in full have a line each."""
     if len(rationales) > 1 and brief:
-        from rationales.report.overview import show_overview
+        from rationales.report.terminal.overview import show_overview
 
         show_overview(rationales)
         return
-    from rationales.report.terminal import show
+    from rationales.report.terminal.show import show
 
     for number, rationale in enumerate(rationales):
         if number:

@@ -18,7 +18,7 @@ _UNITS = {"image": "a picture are its pixels", "audio": "a sound are its frames"
 def check_outputs(sources: Path | Sequence[Path] | None, *outputs: Path | None) -> None:
     """Fail before the work, not after it."""
     paths = [sources] if isinstance(sources, Path) else list(sources or ())
-    seen = {path.resolve(): "the text would be overwritten" for path in paths}
+    taken_paths = {path.resolve(): "the text would be overwritten" for path in paths}
     for path in filter(None, outputs):
         if path.is_dir():
             raise InputError(f"cannot write {path}: it is a folder; give a file name")
@@ -26,9 +26,9 @@ def check_outputs(sources: Path | Sequence[Path] | None, *outputs: Path | None) 
             raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
         if not os.access(path.parent, os.W_OK):
             raise InputError(f"cannot write {path}: no permission to write in {path.parent}")
-        if path.resolve() in seen:
-            raise InputError(f"cannot write {path}: {seen[path.resolve()]}; give another name")
-        seen[path.resolve()] = "the other output goes there too"
+        if path.resolve() in taken_paths:
+            raise InputError(f"cannot write {path}: {taken_paths[path.resolve()]}; give another name")
+        taken_paths[path.resolve()] = "the other output goes there too"
 
 
 def check_rule(threshold: float | None, share: float | None, top: int | None) -> None:
@@ -40,17 +40,17 @@ def check_rule(threshold: float | None, share: float | None, top: int | None) ->
     Rule(threshold, share, top)
 
 
-def check_kind(model: Any, given: str) -> None:
+def check_kind(model: Any, input_kind: str) -> None:
     """A model must be given what it reads."""
     kind = model.kind
     reads = {"text": "texts", "image": "pictures", "audio": "sounds", "spectrogram": "sounds"}
-    if reads[kind] == reads[given]:
+    if reads[kind] == reads[input_kind]:
         return
-    if given == "text":
+    if input_kind == "text":
         raise OptionError(
             f"{model.name} is a model of {reads[kind]}, so give {'--image' if kind == 'image' else '--audio'}"
         )
-    raise OptionError(f"{model.name} is a model of {reads[kind]}, not {reads[given]}; give another --model")
+    raise OptionError(f"{model.name} is a model of {reads[kind]}, not {reads[input_kind]}; give another --model")
 
 
 def source(
@@ -77,8 +77,8 @@ def source(
         return str(path)
     if pair is not None and not pair.strip():
         raise InputError("--pair is empty; give the second text, or leave --pair out for a model of single texts")
-    found = _text(text, file, command)
-    return found if pair is None else (found, _utf8(pair, "--pair"))
+    content = _text(text, file, command)
+    return content if pair is None else (content, _utf8(pair, "--pair"))
 
 
 def check_method(name: str, settings: dict[str, Any], kind: str) -> None:
@@ -117,16 +117,16 @@ def _utf8(argument: str, name: str) -> str:
 
 def options(settings: Sequence[str], flag: str = "--set") -> dict[str, Any]:
     """name=value pairs; a value is JSON where it can be read as such, else a string."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise OptionError(f"{flag} takes name=value, not {setting!r}")
         try:
-            found[name.strip()] = json.loads(value)
+            values[name.strip()] = json.loads(value)
         except json.JSONDecodeError:
-            found[name.strip()] = value
-    return found
+            values[name.strip()] = value
+    return values
 
 
 def written(value: object) -> str:
@@ -134,16 +134,16 @@ def written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def listed(given: Sequence[str] | None) -> list[str]:
+def listed(arguments: Sequence[str] | None) -> list[str]:
     """a,b and c from 'a,b' 'c'."""
-    return [one.strip() for several in given or () for one in several.split(",") if one.strip()]
+    return [name.strip() for argument in arguments or () for name in argument.split(",") if name.strip()]
 
 
-def method_rows(given: Sequence[str]) -> list[dict[str, Any]]:
+def method_rows(arguments: Sequence[str]) -> list[dict[str, Any]]:
     """Rows of a table from 'marc', 'occlusion:window=1', 'integrated-gradients:steps=25:smooth=6:title=IG'."""
     rows: list[dict[str, Any]] = []
-    for one in listed(given):
-        name, *settings = one.split(":")
+    for argument in listed(arguments):
+        name, *settings = argument.split(":")
         chosen = options(settings, f"--methods {name}:")
         row: dict[str, Any] = {"name": name.strip()}
         row |= {key: chosen.pop(key) for key in ("smooth", "title") if key in chosen}
@@ -153,11 +153,11 @@ def method_rows(given: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def target(given: str | None, labels: tuple[str, ...]) -> str | int | None:
+def target(label: str | None, labels: tuple[str, ...]) -> str | int | None:
     """A label's name, or its number when no label is called so."""
-    if given is None or given in labels:
-        return given
-    return int(given) if given.isascii() and given.isdigit() else given
+    if label is None or label in labels:
+        return label
+    return int(label) if label.isascii() and label.isdigit() else label
 
 
 def made_folder(folder: Path | None) -> None:

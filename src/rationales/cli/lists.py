@@ -28,11 +28,11 @@ def models() -> None:
 
       rationales models
     """
-    from rationales.models.default import models_available
+    from rationales.models.default import list_models
 
-    found = models_available()
-    width = max(len(model.name) for model in found)
-    for model in found:
+    listed = list_models()
+    width = max(len(model.name) for model in listed)
+    for model in listed:
         state = model.where if model.available else "not installed"
         typer.echo(f"{model.name:<{width}}  {model.summary}  [{state}]")
     typer.echo("\nAny Hugging Face sequence classifier works too: --model with its id or its folder.")
@@ -50,24 +50,25 @@ def methods(
 
       rationales methods marc
     """
-    from rationales.methods import methods as available
+    from rationales.methods import list_methods as available
 
-    found = {method.name: method for method in available()}
+    by_name = {method.name: method for method in available()}
     if name is None:
-        width = max(map(len, found))
-        for method in found.values():
+        width = max(map(len, by_name))
+        for method in by_name.values():
             needs = f"  (needs {', '.join(method.needs)})" if method.needs else ""
             typer.echo(f"{method.name:<{width}}  {method.summary}{needs}")
         return
-    if name not in found:
-        raise OptionError(f"there is no method {name!r}{suggestion(name, found)}; there are: {', '.join(found)}")
-    method = found[name]
+    if name not in by_name:
+        raise OptionError(f"there is no method {name!r}{suggestion(name, by_name)}; there are: {', '.join(by_name)}")
+    method = by_name[name]
     typer.echo(f"{method.name}: {method.summary}")
     typer.echo(f"needs {', '.join(method.needs) or 'nothing but the model'}")
     for kind, names in method.presets.items():
         typer.echo(f"presets for {kind}, by --set preset=NAME: {', '.join(names)}")
     rows = [
-        (f"{one.name}={written(one.default)}", " | ".join(one.choices) or one.type, one.help) for one in method.options
+        (f"{option.name}={written(option.default)}", " | ".join(option.choices) or option.type, option.help)
+        for option in method.options
     ]
     typer.echo("options, by --set NAME=VALUE:" if rows else "no options")
     first, second = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
@@ -87,31 +88,31 @@ def metrics(
 
       rationales metrics --json
     """
-    from rationales.evaluation.metrics import metrics as available
+    from rationales.evaluation.metrics import list_metrics as available
     from rationales.evaluation.protocols import PRESETS
     from rationales.evaluation.selection.rules import SELECTIONS
 
-    found = available()
+    listed = available()
     if as_json:
         better = {True: "higher", False: "lower", None: None}
-        told = [
+        entries = [
             {
-                "name": one.name,
-                "summary": one.summary,
-                "better": better[one.higher],
-                "needs": list(one.needs),
-                "default": one.default,
+                "name": metric.name,
+                "summary": metric.summary,
+                "better": better[metric.higher],
+                "needs": list(metric.needs),
+                "default": metric.default,
             }
-            for one in found
+            for metric in listed
         ]
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        typer.echo(json.dumps(entries, ensure_ascii=False))
         return
-    width = max(len(one.name) for one in found)
+    width = max(len(metric.name) for metric in listed)
     arrow = {True: "↑", False: "↓", None: " "}
-    for one in found:
-        needs = f"  (needs {', '.join(one.needs)})" if one.needs else ""
-        star = "*" if one.default else " "
-        typer.echo(f"{one.name:<{width}} {star} {arrow[one.higher]}  {one.summary}{needs}")
+    for metric in listed:
+        needs = f"  (needs {', '.join(metric.needs)})" if metric.needs else ""
+        star = "*" if metric.default else " "
+        typer.echo(f"{metric.name:<{width}} {star} {arrow[metric.higher]}  {metric.summary}{needs}")
     typer.echo("\n* measured where nothing else is asked for; ↑ higher is better, ↓ lower is better.")
     typer.echo(
         f"Words are selected by the protocol's rule or by another, as in token-f1@sufficient: {_and(SELECTIONS)}."

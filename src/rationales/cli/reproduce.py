@@ -27,7 +27,7 @@ def add(app: typer.Typer) -> None:
 @clean_exit
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="The table's name; --list shows all.", show_default=False)] = None,
-    show: Annotated[bool, typer.Option("--list", help="List the tables, or the rows of one.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the tables, or the rows of experiment.")] = False,
     limit: Annotated[
         int | None,
         typer.Option(help="So many inputs, evenly spread; no more of them to choose settings on, either."),
@@ -78,20 +78,20 @@ def reproduce(
         return
     if cache is not None and no_cache:
         raise OptionError("give --cache or --no-cache, not both")
-    wanted = EXPERIMENTS[table or ""]
+    experiment = EXPERIMENTS[table or ""]
     counts = {"limit": limit, "validation": validation, "runs": runs, "jobs": jobs}
     for name, value in counts.items():
         if value is not None and value < 1:
             raise OptionError(f"--{name} must be at least 1, not {value}")
-    for name, given in {**counts, "model": model, "tf32": tf32 or None}.items():
-        if given is not None and name != "limit" and name not in wanted.accepted_options:
+    for name, option in {**counts, "model": model, "tf32": tf32 or None}.items():
+        if option is not None and name != "limit" and name not in experiment.accepted_options:
             raise OptionError(f"{table} takes no --{name}")
     made_folder(out)
     prepare_libraries()
-    from rationales.report.progress import progress
+    from rationales.report.terminal.progress import progress
 
     with progress(f"reproducing {table}") as report:
-        outcome = wanted.run(
+        outcome = experiment.run(
             Request(
                 data=data,
                 model=model,
@@ -132,10 +132,10 @@ def _draw(outcome: ExperimentReport, out: Path) -> None:
 def _list(table: str | None) -> None:
     from rationales.experiments.registry import EXPERIMENTS
 
-    for one in EXPERIMENTS.values():
-        if table in (None, one.name):
-            typer.echo(f"{one.name}: {one.title}\n  from {one.paper}\n  needs {one.needs}")
-            typer.echo(f"  rows and groups for --rows: {', '.join(one.rows())}")
+    for experiment in EXPERIMENTS.values():
+        if table in (None, experiment.name):
+            typer.echo(f"{experiment.name}: {experiment.title}\n  from {experiment.paper}\n  needs {experiment.needs}")
+            typer.echo(f"  rows and groups for --rows: {', '.join(experiment.rows())}")
 
 
 def _show(outcome: ExperimentReport) -> None:
@@ -143,7 +143,7 @@ def _show(outcome: ExperimentReport) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from rationales.report.tables import show_table
+    from rationales.report.terminal.metric_table import show_table
 
     console = Console()
     if not console.is_terminal:

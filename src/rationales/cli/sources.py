@@ -27,7 +27,7 @@ class Sources:
     several: bool
 
     @property
-    def given(self) -> Any:
+    def raw_inputs(self) -> Any:
         """The inputs as `rationales.explain` takes them."""
         return self.inputs if self.several else self.inputs[0]
 
@@ -69,8 +69,8 @@ def gather(
     path = paths[0] if paths else None
     by_kind = {name: path if kind == name else None for name in ("text", "image", "audio")}
     text = arguments[0] if arguments else None
-    given = source(text, by_kind["text"], by_kind["image"], by_kind["audio"], pair)
-    return Sources(kind, [given], [path.name if path else None], several=False)
+    raw_input = source(text, by_kind["text"], by_kind["image"], by_kind["audio"], pair)
+    return Sources(kind, [raw_input], [path.name if path else None], several=False)
 
 
 def _one_kind(kinds: Sequence[str]) -> str:
@@ -89,7 +89,7 @@ def _many(kind: str, paths: Sequence[Path], column: str, limit: int | None) -> S
     inputs = list(islice(each, limit))
     if not inputs:
         raise InputError(f"there is nothing to explain in {', '.join(map(str, paths))}")
-    return Sources(kind, [given for given, _ in inputs], [name for _, name in inputs], several=True)
+    return Sources(kind, [raw_input for raw_input, _ in inputs], [name for _, name in inputs], several=True)
 
 
 def _inputs(kind: str, path: Path, column: str) -> Iterator[Named]:
@@ -107,7 +107,7 @@ def _inputs(kind: str, path: Path, column: str) -> Iterator[Named]:
 
 def _in_folder(kind: str, folder: Path) -> Iterator[Named]:
     """The files of a folder and the folders below it, in the order of their paths."""
-    from rationales.data.pictures import ENDS as PICTURE_ENDS
+    from rationales.data.image_folders import SUFFIXES as PICTURE_ENDS
 
     ends = {"text": TEXT_ENDS, "image": PICTURE_ENDS, "audio": (".wav",)}[kind]
     files = _files(folder, ends)
@@ -137,18 +137,18 @@ def _is_table(path: Path) -> bool:
 
 def _rows(path: Path, column: str) -> Iterator[Named]:
     """The texts of a table's column, with `pair` and `name` (or `id`) where it has them."""
-    from rationales.data.tables import json_lines, table
+    from rationales.data.row_files import json_lines, table
 
     end = Path(path.name.removesuffix(".gz")).suffix.lower()
     rows: Iterator[tuple[str, dict[str, Any]]] = (
         json_lines(path) if end == ".jsonl" else table(path, (), "\t" if end == ".tsv" else ",")
     )
-    for number, (place, row) in enumerate(rows, 1):
+    for number, (location, row) in enumerate(rows, 1):
         if column not in row:
-            raise DataError(f"{place}: there is no column {column!r}; say --text-column, one of: {', '.join(row)}")
+            raise DataError(f"{location}: there is no column {column!r}; say --text-column, one of: {', '.join(row)}")
         text, pair, name = row[column], row.get("pair"), row.get("name", row.get("id"))
         if not isinstance(text, str) or not text.strip():
-            raise DataError(f"{place}: the column {column!r} holds no text")
+            raise DataError(f"{location}: the column {column!r} holds no text")
         if pair is not None and not isinstance(pair, str):
-            raise DataError(f"{place}: the pair is no text")
+            raise DataError(f"{location}: the pair is no text")
         yield (text if not pair else (text, pair)), f"{path.name} {number}" if name in (None, "") else str(name)

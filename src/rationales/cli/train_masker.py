@@ -74,7 +74,7 @@ def train_masker(
         chosen = {"steps": ENDLESS} | chosen | {"minutes": minutes}
     chosen |= {} if steps is None else {"steps": steps}
     prepare_libraries()
-    from rationales.report.progress import progress, waiting
+    from rationales.report.terminal.progress import progress, waiting
 
     with waiting("reading the data"):
         texts = _texts(data, split, folder, limit)
@@ -101,15 +101,15 @@ def train_masker(
 
 
 def _texts(data: str, split: str | None, folder: Path | None, limit: int | None) -> list[Any]:
-    from rationales.data import DATASETS, read
+    from rationales.data import DATASETS, read_data
     from rationales.evaluation.sampling import evenly
 
     if split is None and data in DATASETS and "train" in DATASETS[data].splits:
         split = "train"
-    examples = evenly(read(data, split, folder), limit)
-    if any(one.picture is not None for one in examples):
+    examples = evenly(read_data(data, split, folder), limit)
+    if any(one.image is not None for one in examples):
         raise DataError(f"{data} holds pictures; a masker is trained on texts")
-    return [one.given() for one in examples]
+    return [one.raw_input() for one in examples]
 
 
 def _replaced(how: Any, chosen: dict[str, Any]) -> Any:

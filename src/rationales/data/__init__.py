@@ -1,7 +1,7 @@
-"""Public data sets and users' own, read into one `Example` type."""
+"""Public data sets and users' own data, read into one `Example` type."""
 
+from rationales.data.datasets import DATASETS, Dataset
 from rationales.data.example import Example
-from rationales.data.reading import read
-from rationales.data.registry import DATASETS, Dataset
+from rationales.data.reading import read_data
 
-__all__ = ["DATASETS", "Dataset", "Example", "read"]
+__all__ = ["DATASETS", "Dataset", "Example", "read_data"]

@@ -1,4 +1,4 @@
-"""Where data lies on this machine: the cache, archives unpacked into it, files found by name."""
+"""The cache folder for data, archives unpacked into it, and files found by name."""
 
 from __future__ import annotations
 
@@ -18,51 +18,53 @@ from rationales.data.unpacking import BoundedGzip, check_ratio, is_gzip
 from rationales.errors import DataError
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
-LARGEST = 64 * 1024**3  # bytes that an archive may unpack to
-DEEPEST = 4  # folders below the given one in which a file is looked for
+MAX_UNPACKED = 64 * 1024**3  # bytes that an archive may unpack to
+MAX_DEPTH = 4  # levels of folders in which a file is searched
 
 
 def cache_folder() -> Path:
     """`$XDG_CACHE_HOME/rationales/data`, by default below ~/.cache."""
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(told) if Path(told).is_absolute() else Path.home() / ".cache"  # the standard ignores relative paths
+    configured = os.environ.get("XDG_CACHE_HOME", "")
+    base = (
+        Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
+    )  # the standard ignores relative paths
     return base / "rationales" / "data"
 
 
 def make_folder(folder: Path) -> Path:
-    """The folder, made where it is not there yet."""
+    """Create the folder unless it exists, and return it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         advice = "set XDG_CACHE_HOME to a folder that can be written"
-        raise DataError(f"cannot make the folder {folder}: {error.strerror}; {advice}") from None
+        raise DataError(f"cannot create the folder {folder}: {error.strerror}; {advice}") from None
     return folder
 
 
 def is_archive(path: Path) -> bool:
-    """Whether it is unpacked before it is read; a lone .gz is not, it is read as it lies."""
+    """Whether the file is unpacked before it is read; a single .gz file is not."""
     return path.name.lower().endswith(ARCHIVES)
 
 
-def opened(path: Path, into: Path | None = None) -> Path:
-    """The path itself, or the folder below `into` (the cache) into which this archive was unpacked, now or earlier."""
+def unpacked(path: Path, into: Path | None = None) -> Path:
+    """The path itself, or for an archive the folder below `into` (default: the cache) that it is unpacked to."""
     if not is_archive(path) or path.is_dir():
         return path
     stem = next(path.name[: -len(end)] for end in ARCHIVES if path.name.lower().endswith(end))
-    home = (into or cache_folder()) / f"{stem}-{digest(path)[:16]}"  # by content: a changed archive is another folder
+    home = (into or cache_folder()) / f"{stem}-{digest(path)[:16]}"  # by content: a changed archive gets a new folder
     if home.is_dir():
         return home
     make_folder(home.parent)
-    part = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{stem}."))
+    temporary = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{stem}."))
     try:
-        _unpack(path, part)
-        part.chmod(0o755)
-        part.rename(home)
+        _unpack(path, temporary)
+        temporary.chmod(0o755)
+        temporary.rename(home)
     except OSError as error:
-        if not home.is_dir():  # else another process was faster, and what it unpacked is the same
+        if not home.is_dir():  # else another process has unpacked the same archive meanwhile
             raise DataError(f"cannot unpack {path} into {home}: {error}") from None
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return home
 
 
@@ -81,19 +83,19 @@ def digest(path: Path) -> str:
 
 
 def _unpack(path: Path, folder: Path) -> None:
-    """Unpack what stays inside the folder; a member that points out of it is an error, and nothing is kept."""
+    """Unpack an archive into the folder; a member that points outside of it is an error."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as packed:
                 _check_size(path, (member.file_size for member in packed.infolist()))
                 for member in packed.infolist():
-                    place = (folder / member.filename).resolve()
-                    if not place.is_relative_to(folder.resolve()):
+                    member_path = (folder / member.filename).resolve()
+                    if not member_path.is_relative_to(folder.resolve()):
                         raise DataError(f"{path} holds {member.filename!r}, which points out of its folder")
                 packed.extractall(folder)  # noqa: S202  # every name was checked above; links become plain files
         else:
             with _tar_content(path) as content, tarfile.open(fileobj=content, mode="r:") as bundle:
-                _check_size(path, (entry.size for entry in bundle))  # before a member is passed over
+                _check_size(path, (entry.size for entry in bundle))  # before a member is skipped
                 bundle.extractall(folder, filter="data")
     except tarfile.FilterError as error:
         raise DataError(f"{path} is not safe to unpack: {error}") from None
@@ -107,17 +109,19 @@ def _tar_content(path: Path) -> BinaryIO | BoundedGzip:
 
 
 def _check_size(path: Path, sizes: Iterable[int]) -> None:
-    """Refuse what would fill the disk, or holds far more than a file of this size can, at the first such member."""
+    """Raise a DataError where the members would fill the disk, or unpack to implausibly many bytes."""
     total, packed = 0, path.stat().st_size
     for size in sizes:
         total += size
-        if total > LARGEST:
-            raise DataError(f"{path} would unpack to {total / 1024**3:.0f} GB, more than {LARGEST // 1024**3}; refused")
+        if total > MAX_UNPACKED:
+            raise DataError(
+                f"{path} would unpack to {total / 1024**3:.0f} GB, more than {MAX_UNPACKED // 1024**3}; refused"
+            )
         check_ratio(path, total, packed)
 
 
 def find(root: Path, *names: str) -> Path | None:
-    """The file or folder of one of these names nearest to `root`, which may be it itself; hidden ones do not count."""
+    """The file or folder with one of these names nearest to `root`, or `root` itself; hidden ones are excluded."""
     if root.name in names and root.exists():
         return root
     for folder in folders(root):
@@ -130,10 +134,10 @@ def find(root: Path, *names: str) -> Path | None:
 def folders(root: Path) -> Iterator[Path]:
     """`root` and the folders below it, level by level, in the order of their names."""
     level = [root] if root.is_dir() else []
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         yield from level
-        level = [below for folder in level for below in sorted(folder.iterdir()) if _counts(below)]
+        level = [below for folder in level for below in sorted(folder.iterdir()) if _is_visible_folder(below)]
 
 
-def _counts(path: Path) -> bool:
+def _is_visible_folder(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith((".", "__MACOSX"))

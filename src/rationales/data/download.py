@@ -1,4 +1,4 @@
-"""Getting a file from its official address: whole, with the right checksum, or not at all."""
+"""Downloads files from their official addresses and verifies size and checksum."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rationales.errors import DataError
 from rationales.version import __version__
 
 Progress = Callable[[int, int], None]  # bytes so far, bytes in all
-PIECE = 1 << 16
-PATIENCE = 30.0  # seconds without a byte
+CHUNK = 1 << 16  # bytes
+TIMEOUT = 30.0  # seconds without a byte
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file at the address its makers gave it; what arrives must have this size and this SHA-256."""
+    """A file at its official address, with the size and the SHA-256 that the download must have."""
 
     address: str
     size: int
@@ -35,7 +35,7 @@ class Source:
 
 
 def fetch(source: Source, folder: Path, progress: Progress | None = None) -> Path:
-    """The file in `folder`, downloaded unless it is there already."""
+    """The path of the file in `folder`, downloaded unless it is there already."""
     target = make_folder(folder) / source.file
     if target.is_file():
         if digest(target) == source.sha256:
@@ -45,41 +45,41 @@ def fetch(source: Source, folder: Path, progress: Progress | None = None) -> Pat
             "it anew"
         )
     handle, name = tempfile.mkstemp(dir=folder, prefix=f".{source.file}.", suffix=".part")
-    part = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            found = _stream(source, file.write, progress)
-        if found != source.sha256:
+            checksum = _stream(source, file.write, progress)
+        if checksum != source.sha256:
             raise DataError(
-                f"what {source.address} sent is not what is expected: its SHA-256 is {found}, not {source.sha256}; "
+                f"what {source.address} sent is not what is expected: its SHA-256 is {checksum}, not {source.sha256}; "
                 "nothing was kept"
             )
-        part.chmod(0o644)
-        part.replace(target)
+        temporary.chmod(0o644)
+        temporary.replace(target)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return target
 
 
 def _stream(source: Source, write: Callable[[bytes], int], progress: Progress | None) -> str:
-    """Pass the bytes on and give their SHA-256; more of them than expected is an error."""
+    """Write the downloaded bytes and return their SHA-256; more bytes than expected are a DataError."""
     request = urllib.request.Request(  # noqa: S310  # addresses come from the list of data sets alone
         source.address, headers={"User-Agent": f"rationales/{__version__}"}
     )
-    total, seen = hashlib.sha256(), 0
+    checksum, received = hashlib.sha256(), 0
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # as above
-            while piece := answer.read(PIECE):
-                seen += len(piece)
-                if seen > source.size:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310  # as above
+            while chunk := answer.read(CHUNK):
+                received += len(chunk)
+                if received > source.size:
                     raise DataError(f"{source.address} sends more than the {source.size} bytes it should; stopped")
-                total.update(piece)
-                write(piece)
+                checksum.update(chunk)
+                write(chunk)
                 if progress is not None:
-                    progress(seen, source.size)
+                    progress(received, source.size)
     except urllib.error.HTTPError as error:
         raise DataError(f"{source.address} answers {error.code} {error.reason}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(f"cannot reach {source.address}: {reason}") from None
-    return total.hexdigest()
+    return checksum.hexdigest()

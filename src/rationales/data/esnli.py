@@ -1,4 +1,4 @@
-"""e-SNLI (Camburu and others 2018): pairs of sentences with the words that up to three people highlighted."""
+"""e-SNLI (Camburu and others 2018): pairs of sentences with the words that up to three annotators highlighted."""
 
 from __future__ import annotations
 
@@ -7,83 +7,90 @@ from functools import partial
 from pathlib import Path
 
 from rationales.data.archives import find
-from rationales.data.example import IN_TOKENS, Example, Extent, of_words
-from rationales.data.tables import table
+from rationales.data.example import IN_TOKENS, Example, Extent, spans_of_words
+from rationales.data.row_files import table
 from rationales.errors import DataError
 
 FILES = {"train": ("esnli_train_1.csv", "esnli_train_2.csv"), "dev": ("esnli_dev.csv",), "test": ("esnli_test.csv",)}
 ANNOTATORS = 3
-NEEDED = ("pairID", "gold_label", "Sentence1_Highlighted_1", "Sentence2_Highlighted_1")
+REQUIRED_COLUMNS = ("pairID", "gold_label", "Sentence1_Highlighted_1", "Sentence2_Highlighted_1")
 
 
 def pairs(root: Path, split: str, agree: int) -> Iterator[Example]:
-    """Premise and hypothesis (the pair); `spans` are the words that at least `agree` people marked.
+    """Premise and hypothesis (the pair); `spans` are the words that at least `agree` annotators marked.
 
-    `others` and `pair_others` hold each person's own marks. The training split was marked by one person alone, whose
-    marks are then the spans.
+    `annotator_spans` and `pair_annotator_spans` hold the marks of each annotator. The training split has one
+    annotator, whose marks are then the spans.
     """
     for file in FILES[split]:
         path = find(root, file, f"{file}.gz")
         if path is None:
             raise DataError(f"there is no {file} (nor {file}.gz) in {root}")
-        for place, row in table(path, NEEDED):
-            yield _example(place, row, agree)
+        for location, row in table(path, REQUIRED_COLUMNS):
+            yield _example(location, row, agree)
 
 
 l2 = partial(pairs, agree=2)
 l3 = partial(pairs, agree=3)
 
 
-def _example(place: str, row: dict[str, str], agree: int) -> Example:
-    texts = [_sentence(place, row, side) for side in (1, 2)]
-    people = [who for who in range(1, ANNOTATORS + 1) if row.get(f"Sentence1_Highlighted_{who}") not in (None, "")]
-    needed = min(agree, len(people))
-    marked = [[_marked(place, row, side, who) for who in people] for side in (1, 2)]  # side -> person -> words
-    agreed = [[word for word in set().union(*sets) if sum(word in one for one in sets) >= needed] for sets in marked]
-    words = [_places(text) for text in texts]
-    own = [tuple(_spans(place, extents, one) for one in sets) for extents, sets in zip(words, marked, strict=True)]
+def _example(location: str, row: dict[str, str], agree: int) -> Example:
+    texts = [_sentence(location, row, side) for side in (1, 2)]
+    highlighted = [row.get(f"Sentence1_Highlighted_{number}") for number in range(1, ANNOTATORS + 1)]
+    annotators = [number for number, cell in enumerate(highlighted, start=1) if cell not in (None, "")]
+    min_votes = min(agree, len(annotators))
+    marked = [[_marked(location, row, side, number) for number in annotators] for side in (1, 2)]  # by side
+    agreed = [
+        [word for word in set().union(*marks) if sum(word in indices for indices in marks) >= min_votes]
+        for marks in marked
+    ]
+    words = [_word_extents(text) for text in texts]
+    by_annotator = [
+        tuple(_spans(location, extents, indices) for indices in marks)
+        for extents, marks in zip(words, marked, strict=True)
+    ]
     return Example(
         name=row["pairID"],
         text=texts[0],
         label=row["gold_label"],
-        spans=_spans(place, words[0], agreed[0]),
+        spans=_spans(location, words[0], agreed[0]),
         pair=texts[1],
-        pair_spans=_spans(place, words[1], agreed[1]),
-        others=own[0],
-        pair_others=own[1],
+        pair_spans=_spans(location, words[1], agreed[1]),
+        annotator_spans=by_annotator[0],
+        pair_annotator_spans=by_annotator[1],
         marked_in=IN_TOKENS,
     )
 
 
-def _sentence(place: str, row: dict[str, str], side: int) -> str:
-    found = row.get(f"sentence{side}") or row.get(f"Sentence{side}")  # the training files write it with a capital
-    if found is None:
-        raise DataError(f"{place}: there is no column sentence{side}")
-    return found
+def _sentence(location: str, row: dict[str, str], side: int) -> str:
+    sentence = row.get(f"sentence{side}") or row.get(f"Sentence{side}")  # capitalised in the training files
+    if sentence is None:
+        raise DataError(f"{location}: there is no column sentence{side}")
+    return sentence
 
 
-def _places(text: str) -> list[Extent]:
-    """The words as the annotators' page counted them: pieces between single spaces, empty ones included."""
-    found: list[Extent] = []
+def _word_extents(text: str) -> list[Extent]:
+    """The words as the annotation tool counted them: pieces between single spaces, empty ones included."""
+    extents: list[Extent] = []
     cursor = 0
     for piece in text.split(" "):
-        found.append((cursor, cursor + len(piece)))
+        extents.append((cursor, cursor + len(piece)))
         cursor += len(piece) + 1
-    return found
+    return extents
 
 
-def _marked(place: str, row: dict[str, str], side: int, who: int) -> set[int]:
-    """The numbers of the words that a person marked; "{}" stands for none."""
-    told = row.get(f"Sentence{side}_Highlighted_{who}", "{}").strip()
-    if told in ("{}", ""):
+def _marked(location: str, row: dict[str, str], side: int, annotator: int) -> set[int]:
+    """The indices of the words that an annotator marked; "{}" stands for none."""
+    cell = row.get(f"Sentence{side}_Highlighted_{annotator}", "{}").strip()
+    if cell in ("{}", ""):
         return set()
     try:
-        return {int(number) for number in told.split(",")}
+        return {int(number) for number in cell.split(",")}
     except ValueError:
-        raise DataError(f"{place}: {told!r} is not a list of word numbers") from None
+        raise DataError(f"{location}: {cell!r} is not a list of word numbers") from None
 
 
-def _spans(place: str, words: list[Extent], marked: set[int] | list[int]) -> tuple[Extent, ...]:
+def _spans(location: str, words: list[Extent], marked: set[int] | list[int]) -> tuple[Extent, ...]:
     if any(not 0 <= number < len(words) for number in marked):
-        raise DataError(f"{place}: word {max(marked)} is marked in a sentence of {len(words)} words")
-    return of_words(words, (number for number in marked if words[number][0] < words[number][1]))
+        raise DataError(f"{location}: word {max(marked)} is marked in a sentence of {len(words)} words")
+    return spans_of_words(words, (number for number in marked if words[number][0] < words[number][1]))

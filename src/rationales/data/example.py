@@ -1,4 +1,4 @@
-"""One labelled input of a data set, and what people marked in it."""
+"""One labelled input of a data set, and what annotators marked in it."""
 
 from __future__ import annotations
 
@@ -9,59 +9,59 @@ from pathlib import Path
 from rationales.errors import DataError
 
 Extent = tuple[int, int]  # start and end in characters; the end is not included
-IN_CHARACTERS, IN_TOKENS = "characters", "whitespace-tokens"  # what people could mark
+IN_CHARACTERS, IN_TOKENS = "characters", "whitespace-tokens"  # what annotators could mark
 Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels; right and bottom are not included
 
 
 @dataclass(frozen=True)
 class Example:
-    """A text, a pair of texts or a picture with its class; people's highlights where there are any.
+    """A text, a pair of texts or an image with its label, and the annotators' marks where there are any.
 
-    `spans` are sorted, apart from each other and lie inside the text. `None` says that nobody was asked to mark
-    anything; `()` says that somebody was, and marked nothing.
+    `spans` are sorted, do not overlap and lie inside the text. `None`: the example was not annotated; `()`: it was
+    annotated, and nothing was marked.
     """
 
     name: str  # unique within its data set
-    text: str = ""  # empty for a picture
+    text: str = ""  # empty for an image
     label: str | None = None
     spans: tuple[Extent, ...] | None = None
     pair: str | None = None  # the second text, where the model reads two
     pair_spans: tuple[Extent, ...] | None = None
-    picture: Path | None = None
-    boxes: tuple[Box, ...] = ()  # around what the class names
-    others: tuple[tuple[Extent, ...], ...] = ()  # what further people marked in the text: a human ceiling
-    pair_others: tuple[tuple[Extent, ...], ...] = ()  # and what the same people marked in the pair
-    meta: Mapping[str, str] = field(default_factory=dict, compare=False)  # what else the file says
-    place: str = field(default="", compare=False)  # where it stands: "FILE, line 3"
-    marked_in: str = IN_CHARACTERS  # what people could mark: characters, or only whole white-space tokens
+    image: Path | None = None
+    boxes: tuple[Box, ...] = ()  # around the object of the label
+    annotator_spans: tuple[tuple[Extent, ...], ...] = ()  # marks of further annotators: a human ceiling
+    pair_annotator_spans: tuple[tuple[Extent, ...], ...] = ()  # marks of the same annotators in the pair
+    meta: Mapping[str, str] = field(default_factory=dict, compare=False)  # further columns of the file
+    location: str = field(default="", compare=False)  # "FILE, line 3"
+    marked_in: str = IN_CHARACTERS  # what annotators could mark: characters, or only complete white-space tokens
 
     def __post_init__(self) -> None:
         if self.marked_in not in (IN_CHARACTERS, IN_TOKENS):
             raise DataError(f"{self.name}: marked_in is {IN_CHARACTERS} or {IN_TOKENS}, not {self.marked_in!r}")
-        for spans in (self.spans, *self.others):
+        for spans in (self.spans, *self.annotator_spans):
             _check(self.name, self.text, spans or ())
-        for spans in (self.pair_spans, *self.pair_others):
+        for spans in (self.pair_spans, *self.pair_annotator_spans):
             _check(f"{self.name} (pair)", self.pair or "", spans or ())
         for left, top, right, bottom in self.boxes:
             if not (0 <= left < right and 0 <= top < bottom):
                 raise DataError(f"{self.name}: {(left, top, right, bottom)} is no box (left, top, right, bottom)")
 
     @property
-    def whereabouts(self) -> str:
-        """What to call it in a message: where it stands and its name, which says nothing where it is a mere number."""
-        if not self.place:
+    def title(self) -> str:
+        """The name of the example in messages: its location, and its name unless that is only a number."""
+        if not self.location:
             return self.name
-        return self.place if self.name.isdecimal() else f"{self.place} ({self.name})"
+        return self.location if self.name.isdecimal() else f"{self.location} ({self.name})"
 
     @property
     def marked(self) -> bool:
-        """Whether somebody was asked what matters here."""
+        """Whether the example was annotated."""
         return self.spans is not None or self.pair_spans is not None or bool(self.boxes)
 
-    def given(self) -> str | tuple[str, str] | Path:
+    def raw_input(self) -> str | tuple[str, str] | Path:
         """The input in the form that `rationales.explain` takes."""
-        if self.picture is not None:
-            return self.picture
+        if self.image is not None:
+            return self.image
         return self.text if self.pair is None else (self.text, self.pair)
 
 
@@ -76,29 +76,29 @@ def _check(name: str, text: str, spans: Sequence[Extent]) -> None:
 
 
 def joined(spans: Iterable[Extent]) -> tuple[Extent, ...]:
-    """Spans in any order -> sorted, with those that overlap or touch made one."""
-    found: list[Extent] = []
+    """The spans sorted, those that overlap or touch joined."""
+    disjoint: list[Extent] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if disjoint and start <= disjoint[-1][1]:
+            disjoint[-1] = (disjoint[-1][0], max(end, disjoint[-1][1]))
         else:
-            found.append((start, end))
-    return tuple(found)
+            disjoint.append((start, end))
+    return tuple(disjoint)
 
 
 def words_of(text: str) -> list[Extent]:
-    """The extents of `text.split()`: what token numbers in ERASER count."""
-    found: list[Extent] = []
+    """The extents of `text.split()`, which ERASER numbers as tokens."""
+    extents: list[Extent] = []
     cursor = 0
     for word in text.split():
         start = text.index(word, cursor)
         cursor = start + len(word)
-        found.append((start, cursor))
-    return found
+        extents.append((start, cursor))
+    return extents
 
 
-def of_words(extents: Sequence[Extent], marked: Iterable[int]) -> tuple[Extent, ...]:
-    """The numbers of marked words -> spans of characters; neighbouring words make one span."""
+def spans_of_words(extents: Sequence[Extent], marked: Iterable[int]) -> tuple[Extent, ...]:
+    """Spans in characters of the words with these indices; neighbouring words make one span."""
     spans: list[Extent] = []
     previous = -2
     for word in sorted(set(marked)):

@@ -1,4 +1,4 @@
-"""One door to all data: a name from the list or a path, and examples come out."""
+"""`read_data`: the examples of a data set, by its name or by the path of a user's own data."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from rationales.data.archives import cache_folder, is_archive, opened
+from rationales.data.archives import cache_folder, is_archive, unpacked
+from rationales.data.datasets import DATASETS, Dataset
 from rationales.data.download import Progress, fetch
 from rationales.data.example import Example
-from rationales.data.pictures import holds_pictures, pictures
-from rationales.data.registry import DATASETS, Dataset
-from rationales.data.texts import ENDS, LABEL, TEXT, Columns, is_texts, texts
+from rationales.data.image_folders import has_images, read_images
+from rationales.data.user_texts import LABEL, SUFFIXES, TEXT, Columns, is_text_file, read_texts
 from rationales.errors import DataError, OptionError
 
-ALIASES = (("val", "dev", "valid", "validation"), ("test", "testing"), ("train", "training"))
+SPLIT_ALIASES = (("val", "dev", "valid", "validation"), ("test", "testing"), ("train", "training"))
 
 
-def read(
+def read_data(
     name_or_path: str | os.PathLike[str],
     split: str | None = None,
     folder: str | os.PathLike[str] | None = None,
@@ -29,15 +29,15 @@ def read(
     text_column: str | None = None,
     label_column: str | None = None,
 ) -> list[Example]:
-    """Examples of a data set.
+    """The examples of a data set.
 
-    `name_or_path`: a name from `DATASETS`; or a file of texts (CSV, TSV, JSON lines, packed or not); or a folder or an
-    archive of pictures. `split`: train, val (or dev), test; by default the set's own for evaluation, all of a path.
-    `folder`: where a named set lies: its folder, its archive, or a folder that holds either. Without it the set is
-    looked for in the cache (`$XDG_CACHE_HOME/rationales/data`) and otherwise downloaded to it from its official
-    address, checksum verified; `progress` is then told bytes so far and bytes in all. `limit`: the first so many, and
-    nothing after them is read; with `spread`, so many that are evenly spread over the data. `text_column` and
-    `label_column`: what a file of texts calls its columns `text` and `label`.
+    `name_or_path`: a name from `DATASETS`; or a file of texts (CSV, TSV, JSON lines, optionally .gz); or a folder or
+    an archive of images. `split`: train, val (or dev), test; default: the split for evaluation of a named data set,
+    all examples of a path. `folder`: the folder or the archive of a named data set, or a folder that contains either.
+    Without it the data set is read from the cache (`$XDG_CACHE_HOME/rationales/data`), and downloaded to it from its
+    official address if necessary, checksum verified; `progress` is then called with the bytes received and the total.
+    `limit`: read only this many examples, the first ones, or with `spread` evenly spaced ones. `text_column` and
+    `label_column`: the names of these columns in a file of texts.
     """
     if limit is not None and limit < 1:
         raise OptionError(f"limit must be at least 1, not {limit}")
@@ -47,7 +47,9 @@ def read(
         return _examples(name_or_path, split, folder, progress, columns)
 
     if spread and limit is not None:
-        selected = iter(spread_positions(sum(1 for _ in stream()), limit))  # two passes: only what is selected is kept
+        selected = iter(
+            spread_positions(sum(1 for _ in stream()), limit)
+        )  # two passes: only selected examples are kept
         position = next(selected, -1)
         examples = []
         for number, example in enumerate(stream()):
@@ -62,12 +64,12 @@ def read(
 
 
 def spread_positions(count: int, limit: int | None) -> list[int]:
-    """At most `limit` of the numbers below `count`: the middles of `limit` equal parts, the same for everybody."""
+    """At most `limit` of the numbers below `count`: the middles of `limit` equal intervals."""
     if limit is None or limit >= count:
         return list(range(count))
     if limit < 1:
         raise OptionError(f"limit must be at least 1, not {limit}")
-    return [(2 * part + 1) * count // (2 * limit) for part in range(limit)]
+    return [(2 * interval + 1) * count // (2 * limit) for interval in range(limit)]
 
 
 def _examples(
@@ -77,11 +79,11 @@ def _examples(
     progress: Progress | None,
     columns: Columns,
 ) -> Iterator[Example]:
-    found = DATASETS.get(name_or_path) if isinstance(name_or_path, str) else None
-    if found is not None:
-        _check_columns_allowed(columns, found.name)
-        part = _split(found, split)
-        yield from found.reader(_root(found, part, folder, progress), part)
+    dataset = DATASETS.get(name_or_path) if isinstance(name_or_path, str) else None
+    if dataset is not None:
+        _check_columns_allowed(columns, dataset.name)
+        split_name = _split_name(dataset, split)
+        yield from dataset.reader(_root(dataset, split_name, folder, progress), split_name)
         return
     path = Path(name_or_path).expanduser()
     if not path.exists():
@@ -90,7 +92,7 @@ def _examples(
         )
     if folder is not None:
         raise OptionError(f"{path} is a path of its own; folder goes with the name of a data set")
-    yield from _own(path, split, columns)
+    yield from _user_data(path, split, columns)
 
 
 def _check_columns_allowed(columns: Columns, data: str) -> None:
@@ -98,64 +100,65 @@ def _check_columns_allowed(columns: Columns, data: str) -> None:
         raise OptionError(f"{data} is no file of texts (CSV, TSV, JSON lines), so it takes no names of columns")
 
 
-def _own(path: Path, split: str | None, columns: Columns) -> Iterator[Example]:
-    """A user's own data."""
-    if path.is_file() and is_texts(path):
+def _user_data(path: Path, split: str | None, columns: Columns) -> Iterator[Example]:
+    """The examples of a user's own file, folder or archive."""
+    if path.is_file() and is_text_file(path):
         if split is not None:
             raise OptionError(f"{path} is one file without splits; leave the split {split!r} out")
-        return texts(path, columns)
+        return read_texts(path, columns)
     _check_columns_allowed(columns, str(path))
-    root = opened(path)
-    if root.is_dir() and holds_pictures(root):
-        return pictures(root, None if split is None else _canonical(split))
-    told = "it is neither a file of texts (" + ", ".join(ENDS) + ") nor a folder or an archive of pictures"
-    raise DataError(f"cannot tell what {path} holds: {told}; for a known data set give its name, and this as folder")
+    root = unpacked(path)
+    if root.is_dir() and has_images(root):
+        return read_images(root, None if split is None else _canonical(split))
+    reason = "it is neither a file of texts (" + ", ".join(SUFFIXES) + ") nor a folder or an archive of images"
+    raise DataError(f"cannot tell what {path} holds: {reason}; for a known data set give its name, and this as folder")
 
 
-def _split(found: Dataset, wanted: str | None) -> str:
-    if wanted is None:
-        return found.default
-    for split in found.splits:
-        if _canonical(split) == _canonical(wanted):
+def _split_name(dataset: Dataset, requested: str | None) -> str:
+    if requested is None:
+        return dataset.default
+    for split in dataset.splits:
+        if _canonical(split) == _canonical(requested):
             return split
-    raise OptionError(f"{found.name} has no split {wanted!r}; its splits are: {', '.join(found.splits)}")
+    raise OptionError(f"{dataset.name} has no split {requested!r}; its splits are: {', '.join(dataset.splits)}")
 
 
 def _canonical(split: str) -> str:
-    return next((names[0] for names in ALIASES if split in names), split)
+    return next((names[0] for names in SPLIT_ALIASES if split in names), split)
 
 
-def _root(found: Dataset, split: str, folder: str | os.PathLike[str] | None, progress: Progress | None) -> Path:
-    """The folder in which a data set lies open."""
+def _root(dataset: Dataset, split: str, folder: str | os.PathLike[str] | None, progress: Progress | None) -> Path:
+    """The folder with the unpacked files of a data set."""
     if folder is not None:
-        return _given(found, Path(folder).expanduser())
-    home = cache_folder() / found.name
-    if not found.sources:
+        return _data_folder(dataset, Path(folder).expanduser())
+    home = cache_folder() / dataset.name
+    if not dataset.sources:
         if home.is_dir():
-            return _given(found, home)
-        page = f" (see {found.home})" if found.home else ""
+            return _data_folder(dataset, home)
+        page = f" (see {dataset.home})" if dataset.home else ""
         raise DataError(
-            f"{found.name} is not on this machine, and there is no address to download it from{page}; give the folder "
-            f"it lies in, or put {' or '.join(found.files[:2])} into {home}"
+            f"{dataset.name} is not on this machine, and there is no address to download it from{page}; give the "
+            f"folder it lies in, or put {' or '.join(dataset.files[:2])} into {home}"
         )
+    sources = dataset.sources_for(split)
     try:
-        for source in found.wanted(split):
-            opened(fetch(source, home, progress), into=home)
+        for source in sources:
+            unpacked(fetch(source, home, progress), into=home)
     except DataError as error:
         raise DataError(
-            f"{found.name} is not on this machine and could not be downloaded: {error}. Give the folder it lies in, "
-            f"or get {', '.join(one.address for one in found.wanted(split))} elsewhere and put it into {home}"
+            f"{dataset.name} is not on this machine and could not be downloaded: {error}. Give the folder it lies in, "
+            f"or get {', '.join(source.address for source in sources)} elsewhere and put it into {home}"
         ) from None
     return home
 
 
-def _given(found: Dataset, place: Path) -> Path:
-    """What the user pointed to: the archive, the folder itself, or a folder that holds one of its files."""
-    if not place.exists():
-        raise DataError(f"there is no folder or archive {place}")
-    if place.is_file():
-        return opened(place) if is_archive(place) else place.parent
-    for file in found.files:
-        if (place / file).exists():
-            return place if not is_archive(place / file) and (place / file).is_file() else opened(place / file)
-    return place
+def _data_folder(dataset: Dataset, path: Path) -> Path:
+    """The data folder behind a path: an archive, the folder itself, or a folder that contains either."""
+    if not path.exists():
+        raise DataError(f"there is no folder or archive {path}")
+    if path.is_file():
+        return unpacked(path) if is_archive(path) else path.parent
+    for file in dataset.files:
+        if (path / file).exists():
+            return path if not is_archive(path / file) and (path / file).is_file() else unpacked(path / file)
+    return path

@@ -124,7 +124,7 @@ METRICS: dict[str, Metric] = {
 }  # fmt: skip
 
 
-def metrics() -> list[Metric]:
+def list_metrics() -> list[Metric]:
     """All metrics, each with a summary, its better direction and what it needs."""
     return list(METRICS.values())
 

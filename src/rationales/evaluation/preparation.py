@@ -32,7 +32,7 @@ from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.models.model import Model
 from rationales.models.text import TextModel
-from rationales.options import whole
+from rationales.options import whole_number
 from rationales.rationale import Rule
 from rationales.version import __version__
 
@@ -85,7 +85,7 @@ class PreparedEvaluation:
             chunk, model, protocol = slice(begin, begin + at_once), self.settings.model, self.settings.protocol
             examples, gold_labels = self.examples[chunk], self.gold_labels[chunk]
             self._encoded = None  # two chunks need not fit into memory
-            encoded = model.encode([model.read(example.given(), whereabouts(example)) for example in examples])
+            encoded = model.encode([model.read(example.raw_input(), whereabouts(example)) for example in examples])
             for number, (example, encoding) in enumerate(zip(examples, encoded, strict=True), begin):
                 if model.kind == "text" and judged_on_units(protocol, example):
                     self._extents[number] = unit_extents(example, encoding.units)
@@ -207,7 +207,7 @@ def prepare_evaluation(
         resolved,
         selected_metrics,
         table_rule,
-        whole("the seed", seed),
+        whole_number("the seed", seed),
         masked_lm,
         score_cache,
         fingerprint,
@@ -244,7 +244,7 @@ def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -
         duplicate = next(name for number, name in enumerate(names) if name in names[:number])
         raise InputError(f"two examples are called {duplicate!r}; names must be unique")
     for example in examples:
-        if (example.picture is None) == (model.kind == "image"):
+        if (example.image is None) == (model.kind == "image"):
             kind = "an image" if model.kind == "image" else "a text"
             raise InputError(f"{whereabouts(example)} is not {kind}, which is what {model.name} reads")
         if example.label is None and (protocol.label == "gold" or protocol.only_correct):
@@ -262,7 +262,7 @@ def _gold_label(model: Model, example: Any) -> int | None:
 
 def whereabouts(example: Any) -> str:
     """What to call an example in a message: its file and line where they are known, else its name."""
-    return str(getattr(example, "whereabouts", example.name))
+    return str(getattr(example, "title", example.name))
 
 
 def _available(model: Model, examples: Sequence[Any], gold: Sequence[np.ndarray | None]) -> set[str]:

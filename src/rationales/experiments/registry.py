@@ -71,7 +71,7 @@ def _marc_table1(request: Request) -> ExperimentReport:
 
 
 def _marc_table1_rows() -> Sequence[str]:
-    from rationales.experiments.marc_table1.rows import names
+    from rationales.experiments.marc_table1.row_specs import names
 
     return names()
 

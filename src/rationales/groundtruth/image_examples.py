@@ -31,7 +31,7 @@ class ImageExample(Example):
             actual = "nothing" if pixels is None else f"{pixels.dtype} of shape {pixels.shape}"
             raise DataError(f"{self.name}: pixels are uint8 of shape (height, width, 3), not {actual}")
 
-    def given(self) -> Any:
+    def raw_input(self) -> Any:
         """The pixels: the input that `rationales.explain` takes."""
         return self.pixels
 
@@ -47,16 +47,16 @@ class LoadedImages:
 def image_example(name: str, pixels: Pixels, label: str | None = None, source: Path | None = None) -> ImageExample:
     """An example made from an array of pixels."""
     # Evaluation tells images from texts by this path, so it is always set.
-    return ImageExample(name=name, label=label, picture=source or Path(name), pixels=pixels)
+    return ImageExample(name=name, label=label, image=source or Path(name), pixels=pixels)
 
 
 def read_pixels(example: Example) -> Pixels:
     """(h, w, 3): the image of an example, read from its file if it is not in memory."""
     if isinstance(example, ImageExample) and example.pixels is not None:
         return example.pixels
-    if example.picture is None:
+    if example.image is None:
         raise DataError(f"{example.name} is a text; this plant changes images")
-    return read(example.picture, example.name).pixels
+    return read(example.image, example.name).pixels
 
 
 def load_images(
@@ -73,17 +73,17 @@ def load_images(
     loaded: list[ImageExample] = []
     unreadable: list[tuple[str, str]] = []
     for index, example in enumerate(examples):
-        if example.picture is None:
+        if example.image is None:
             raise DataError(f"{example.name} is a text; images were expected")
         try:
-            picture = read(example.given(), example.name)
+            picture = read(example.raw_input(), example.name)
         except InputError as error:
             unreadable.append((example.name, str(error)))
             continue
         pixels = np.rint(place(picture, fit)[0].permute(1, 2, 0).numpy() * 255).astype(np.uint8)
         pixels.flags.writeable = False
         loaded.append(
-            ImageExample(example.name, label=example.label, picture=example.picture, meta=example.meta, pixels=pixels)
+            ImageExample(example.name, label=example.label, image=example.image, meta=example.meta, pixels=pixels)
         )
         if progress is not None:
             progress((index + 1) / len(examples))

@@ -16,7 +16,7 @@ from rationales.groundtruth.plants.regions import area, units_in_region
 from rationales.groundtruth.theory import min_test_size
 from rationales.models.randomness import content_key
 from rationales.models.units import words
-from rationales.parts import Unit
+from rationales.rationale_parts import Unit
 
 MAX_AREA = 0.95  # mean share of the input that a plant may cover; above it random scores find the plant, too
 SHARES = (0.7, 0.15, 0.15)  # train, validation, test
@@ -178,5 +178,5 @@ def _truncate(example: Example, max_words: int) -> Example:
     if len(extents) <= max_words:
         return example
     end = extents[max_words - 1][1]
-    changes: dict[str, Any] = {"text": example.text[:end], "spans": None, "others": ()}
+    changes: dict[str, Any] = {"text": example.text[:end], "spans": None, "annotator_spans": ()}
     return replace(example, **changes)

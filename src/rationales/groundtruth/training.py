@@ -15,7 +15,7 @@ from torch import nn
 from rationales.errors import ModelError, OptionError
 from rationales.groundtruth.encoded_examples import EncodedExamples
 from rationales.groundtruth.theory import Reliance, reliance_test
-from rationales.options import whole
+from rationales.options import whole_number
 
 TARGET_ACCURACY = 0.97  # training stops above this validation accuracy
 
@@ -178,7 +178,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's random state inside the block, and restore the previous state afterwards."""
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(whole("the seed", seed))
+        torch.manual_seed(whole_number("the seed", seed))
         yield
 
 
@@ -193,7 +193,7 @@ class _Training:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: min(1.0, (step + 1) / (recipe.warmup_steps + 1))
         )
-        self.shuffle = torch.Generator().manual_seed(whole("the seed", seed))
+        self.shuffle = torch.Generator().manual_seed(whole_number("the seed", seed))
 
     def run_epoch(self, examples: EncodedExamples, epochs_done: int) -> float:
         """Train on all examples once; returns the mean loss."""

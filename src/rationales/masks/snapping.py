@@ -20,7 +20,7 @@ from rationales.masks.objective import complement, squeeze, sufficiency
 from rationales.models.batch import Batch
 from rationales.models.probing import answers
 from rationales.models.word_groups import Cuts, cuts
-from rationales.parts import Unit
+from rationales.rationale_parts import Unit
 
 REACH = 2  # words that an edge moves at most
 MOST = 10  # changes of one input that the model is asked about: with a complement each, a tenth of an optimisation

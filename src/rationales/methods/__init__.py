@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 from rationales.errors import OptionError
@@ -48,7 +46,7 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def methods() -> list[MethodInfo]:
+def list_methods() -> list[MethodInfo]:
     """What there is, with one line each, what it needs and its options."""
     return [describe(method) for method in METHODS.values()]
 
@@ -70,14 +68,5 @@ def resolve_method(method: str | Method, options: Mapping[str, Any] | None, kind
         raise OptionError(f"{method.name} is an object with options of its own; set {', '.join(options)} on it instead")
     return method
 
-
-class _Listing(ModuleType):
-    """Once loaded, this package stands where `rationales.methods`, the function, was; so it can be called as well."""
-
-    def __call__(self) -> list[MethodInfo]:
-        return methods()
-
-
-sys.modules[__name__].__class__ = _Listing
 
 __all__ = ["METHODS", "Attribution", "Method", "MethodInfo", "OptionInfo", "build", "methods", "resolve_method"]

@@ -160,7 +160,7 @@ class AudioModel(Shown):
         return said | {
             "units": Spectrogram(over_time.shape[1], over_time.shape[0], reading.frame / self.rate),
             "scores": np.ascontiguousarray(over_time.T.flip(0).numpy()).reshape(-1),  # low frequencies below
-            "picture": picture,
+            "image": picture,
         }
 
     def _heard(self, encoded: EncodedSound) -> np.ndarray:

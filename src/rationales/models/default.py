@@ -41,7 +41,7 @@ class Entry:
     open: Callable[[str], tuple[nn.Module, Any]]  # by the type of device it will run on
 
 
-def models_available() -> list[ModelInfo]:
+def list_models() -> list[ModelInfo]:
     """The models that `load` knows by name, the default first."""
     from rationales.models.audio_silero import silero_weights
     from rationales.models.efficientnet import lite_weights

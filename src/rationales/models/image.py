@@ -97,7 +97,7 @@ class ImageModel(Shown):
             "baseline": ", ".join(dict.fromkeys(choice.names)) if choice else self.baseline,
             "notes": _notes(encoded.source, choice),
             "name": encoded.source.name,
-            "picture": encoded.source.pixels,
+            "image": encoded.source.pixels,
             "units": Grid(*encoded.source.size),
             "scores": at_size.flatten().numpy(),
             "read": seen.flatten().numpy() > 0,

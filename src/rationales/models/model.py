@@ -22,7 +22,7 @@ class InputDescription:
     units: Any
     scores: np.ndarray  # (units,)
     pair: str | None = None
-    picture: np.ndarray | None = None  # (height, width, 3) uint8
+    image: np.ndarray | None = None  # (height, width, 3) uint8
     sound: np.ndarray | None = None  # (samples,) float32
     name: str | None = None
     baseline: str | None = None  # where each input has its own

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rationales.parts import Unit
+from rationales.rationale_parts import Unit
 
 
 def _words(*lines: str) -> frozenset[str]:
@@ -57,7 +57,10 @@ def cuts(units: Sequence[Unit]) -> Cuts:
     joints = np.array([_joint(units, index) for index in range(len(units))], dtype=bool)
     marks = np.array([not any(map(str.isalnum, word)) for word in words], dtype=bool) & ~joints
     begins, ends = np.zeros(len(units), dtype=bool), np.zeros(len(units), dtype=bool)
-    new = [index > 0 and (bool(marks[index]) or unit.part != units[index - 1].part) for index, unit in enumerate(units)]
+    new = [
+        index > 0 and (bool(marks[index]) or unit.text_index != units[index - 1].text_index)
+        for index, unit in enumerate(units)
+    ]
     clause = np.where(marks, -1, np.cumsum(new))
     for index in range(1, len(units)):
         before, word = words[index - 1], words[index]
@@ -78,7 +81,7 @@ def _joint(units: Sequence[Unit], index: int) -> bool:
     if units[index].text not in JOINTS or not 0 < index < len(units) - 1:
         return False
     before, unit, after = units[index - 1 : index + 2]
-    alike = before.part == unit.part == after.part
+    alike = before.text_index == unit.text_index == after.text_index
     return alike and before.end == unit.start and unit.end == after.start and before.text[-1].isalnum()
 
 

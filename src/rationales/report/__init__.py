@@ -1,1 +1,1 @@
-"""A rationale made visible: in the terminal and as a page."""
+"""Rationales and tables for people: in the terminal, as HTML and as PNG."""

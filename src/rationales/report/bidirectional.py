@@ -1,10 +1,10 @@
-"""Controls of the writing direction, made visible and harmless: none of them can reorder what stands beside it."""
+"""Makes Unicode bidirectional control characters visible, so that they cannot reorder the text around them."""
 
 from __future__ import annotations
 
 import re
 
-# U+202E and its like: characters that no one sees and that change the order in which the others are shown.
+# Invisible characters that change the order in which other characters are displayed, and their abbreviations.
 NAMES = {
     "\u061c": "ALM",
     "\u200e": "LRM",
@@ -23,14 +23,14 @@ _CONTROL = re.compile(f"[{''.join(NAMES)}]")
 
 
 def visible(text: str) -> str:
-    """`text` with each control as the name of its code point, for places that hold characters only."""
+    """`text` with each control character replaced by its code point, such as '<U+202E>', for plain-text output."""
     return _CONTROL.sub(lambda match: f"<U+{ord(match.group()):04X}>", text)
 
 
 def isolated(markup: str) -> str:
-    """Escaped text with each control in an element of its own, which ends its effect and shows its name.
+    """`markup` with each control character in an element of its own, which limits its effect and shows its name.
 
-    The characters stay what they are, and so do offsets and copied text; the names stand in article.css.
+    The characters are kept, so offsets and copied text stay the same; article.css displays the names.
     """
     if markup.isascii():
         return markup

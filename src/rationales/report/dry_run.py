@@ -30,12 +30,12 @@ from rationales.groundtruth.dryrun.text_report import (
 )
 from rationales.groundtruth.dryrun.verdict import FOUND_GAIN
 from rationales.rationale import Grid
-from rationales.report.head import asset, footer, head
-from rationales.report.marked import LEVELS, escape, right_to_left, unit_class
-from rationales.report.picture import canvas, data_uri, edges
+from rationales.report.canvas import canvas, data_uri, edges
+from rationales.report.html.document import asset, footer, head
+from rationales.report.html.marked_text import LEVELS, escape, right_to_left, unit_class
 from rationales.report.scale import scale_of
-from rationales.report.terminal import safe
-from rationales.report.words import count
+from rationales.report.terminal.show import safe
+from rationales.report.wording import count
 
 SHOWN_INPUTS = 2  # best inputs shown for each method, and as many of the worst
 LEAD = (
@@ -215,7 +215,7 @@ def _outlined_images(explained: ExplainedInput) -> Sequence[np.ndarray]:
         drawing = replace(drawing, scale=replace(drawing.scale, peak=peak))
     region = np.asarray(explained.planted.region, dtype=bool)
     rows, columns = (
-        np.arange(length) * side // length for length, side in zip(drawing.chosen.shape, region.shape, strict=True)
+        np.arange(length) * side // length for length, side in zip(drawing.selected.shape, region.shape, strict=True)
     )
     inside, outside = edges(region[np.ix_(rows, columns)])
     panels = [drawing.original.copy(), drawing.heat()]

@@ -1,4 +1,4 @@
-"""From scores to strength of colour: one scale for keeps in [0, 1] and for scores of any size and sign."""
+"""Maps scores to colour strength: one scale for keeps in [0, 1] and for scores of any size and sign."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from rationales.rationale import Rationale
 
 @dataclass(frozen=True)
 class Scale:
-    """The range that is shown. Strength is score / peak: 1 is the strongest colour, below 0 the other hue."""
+    """The displayed range of scores. Strength is score / peak: 1 is the strongest colour, negative the other hue."""
 
     low: float
     high: float
     peak: float
-    keeps: bool  # scores are keeps: 1 means kept whatever the other units got
+    keeps: bool  # scores are keeps: 1 means kept, whatever the scores of the other units
 
     def strength(self, scores: np.ndarray) -> np.ndarray:
-        """(n,) in [-1, 1]; what is not a number gets no colour."""
+        """(n,) in [-1, 1]; NaN gets no colour."""
         finite = np.nan_to_num(scores.astype(np.float64), nan=0.0, posinf=self.peak, neginf=-self.peak)
         return np.clip(finite / self.peak, -1.0, 1.0)
 
     def number(self, score: float) -> str:
-        """A score as people read it."""
+        """A score as a short decimal number."""
         return f"{score:.2f}" if self.keeps else f"{score:.3g}"
 
 
 def scale_of(rationale: Rationale) -> Scale:
-    """Keeps are shown as they are; other scores relative to the strongest of this input.
+    """The scale of a rationale: keeps are absolute, other scores relative to the strongest of this input.
 
-    Keeps are told from scores that only happen to lie in [0, 1] by the rule: a fixed threshold in that range means
-    that the numbers have a meaning of their own.
+    Scores in [0, 1] count as keeps where the rule is a fixed threshold in that range, which only keeps have.
     """
     finite = rationale.scores[np.isfinite(rationale.scores)].astype(np.float64)
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -44,14 +43,14 @@ def scale_of(rationale: Rationale) -> Scale:
     return Scale(low, high if high > low else low + 1.0, peak, keeps=False)
 
 
-def start_of(rationale: Rationale, scale: Scale) -> float:
-    """The threshold that the method's own rule amounts to."""
-    own, chosen = rationale.rule.threshold, rationale.rule.select(rationale.scores)
-    if own is not None:
-        return float(own)
-    if not chosen.any():
+def rule_threshold(rationale: Rationale, scale: Scale) -> float:
+    """The threshold that selects the same units as the rationale's rule."""
+    if rationale.rule.threshold is not None:
+        return float(rationale.rule.threshold)
+    selected = rationale.rule.select(rationale.scores)
+    if not selected.any():
         return scale.high
     scores = np.nan_to_num(rationale.scores, posinf=scale.high, neginf=scale.low)
-    least = float(scores[chosen].min())
-    below = scores[scores < least]
-    return (least + float(below.max())) / 2 if len(below) else scale.low
+    lowest_selected = float(scores[selected].min())
+    below = scores[scores < lowest_selected]
+    return (lowest_selected + float(below.max())) / 2 if len(below) else scale.low

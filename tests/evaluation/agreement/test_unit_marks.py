@@ -14,7 +14,7 @@ from reference import metrics as literal
 from reviews import movies
 
 import rationales
-from rationales.data import Example, read
+from rationales.data import Example, read_data
 from rationales.errors import DataError, OptionError
 from rationales.evaluation import collecting
 from rationales.evaluation.agreement import overlap
@@ -172,7 +172,7 @@ def test_equals_the_literal_definition(text, data):
 
 class TestWhatPapersMeasureStays:
     def test_sets_that_were_marked_in_tokens_say_so_and_are_judged_on_them(self, tmp_path):
-        reviews = read("eraser-movies", folder=movies(tmp_path))
+        reviews = read_data("eraser-movies", folder=movies(tmp_path))
         assert {example.marked_in for example in reviews} == {"whitespace-tokens"}
         assert not any(judged_on_units(recipe, example) for recipe in PRESETS.values() for example in reviews)
 

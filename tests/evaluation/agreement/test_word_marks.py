@@ -52,7 +52,7 @@ def test_pairs_are_one_row_of_tokens():
     assert gold_words(example).tolist() == [False, True, True, False]
     assert gold_words(Example("x", "a b", "yes", pair="c d", pair_spans=((2, 3),))).tolist() == [False] * 3 + [True]
     assert gold_words(Example("x", "a b", "yes")) is None
-    several = Example("x", "a b", "yes", spans=((0, 1),), others=(((2, 3),), ((0, 3),)))
+    several = Example("x", "a b", "yes", spans=((0, 1),), annotator_spans=(((2, 3),), ((0, 3),)))
     assert [example.tolist() for example in annotator_words(several)] == [[False, True], [True, True]]
     assert gold_words(Example("x", "a b", "yes", spans=())).tolist() == [False, False]
 

@@ -42,10 +42,10 @@ def judged_on_units(protocol: Protocol, example: Any) -> bool:
 def unit_extents(example: Any, units: Sequence[Unit]) -> UnitExtents:
     """Where these units lie in the example's text and pair."""
     texts = (example.text, example.pair or "")
-    extents = [trim(texts[unit.part], unit.start, unit.end) for unit in units]
-    pieces = [texts[unit.part][start:end] for unit, (start, end) in zip(units, extents, strict=True)]
+    extents = [trim(texts[unit.text_index], unit.start, unit.end) for unit in units]
+    pieces = [texts[unit.text_index][start:end] for unit, (start, end) in zip(units, extents, strict=True)]
     return UnitExtents(
-        np.array([unit.part for unit in units], dtype=np.int64),
+        np.array([unit.text_index for unit in units], dtype=np.int64),
         np.array([start for start, _ in extents], dtype=np.int64),
         np.array([end for _, end in extents], dtype=np.int64),
         np.array([_PUNCTUATION.fullmatch(piece) is not None for piece in pieces], dtype=bool),

@@ -26,7 +26,7 @@ def gold_words(example: Any) -> np.ndarray | None:
 
 def annotator_words(example: Any) -> list[np.ndarray]:
     """(words,) bool each: what every further person marked of an example's text, for the human ceiling."""
-    return [marked_words(example.text, spans, example.name) for spans in example.others]
+    return [marked_words(example.text, spans, example.name) for spans in example.annotator_spans]
 
 
 def marked_words(text: str, spans: Sequence[Extent], name: str = "the text") -> np.ndarray:
@@ -59,7 +59,7 @@ def word_scores(text: str, pair: str | None, units: Sequence[Unit], scores: np.n
     lowest = float(np.min(scores)) if len(scores) else 0.0
     for text_index, content in enumerate([text] if pair is None else [text, pair]):
         extents = words_of(content)
-        unit_indices = [number for number, unit in enumerate(units) if unit.part == text_index]
+        unit_indices = [number for number, unit in enumerate(units) if unit.text_index == text_index]
         begins, ends = (np.array([extent[side] for extent in extents], dtype=np.int64) for side in (0, 1))
         visible = [trim(content, units[number].start, units[number].end) for number in unit_indices]
         first = np.searchsorted(ends, [start for start, _ in visible], side="right")

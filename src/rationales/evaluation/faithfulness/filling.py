@@ -155,9 +155,9 @@ def _removed_units(encoded: Encoded, kept: np.ndarray, filler_encoded: Encoded) 
     removed = np.zeros(len(filler_encoded.units), dtype=bool)
     for text_index in (0, 1):
         removed_here = [
-            number for number, unit in enumerate(encoded.units) if unit.part == text_index and not kept[number]
+            number for number, unit in enumerate(encoded.units) if unit.text_index == text_index and not kept[number]
         ]
-        filler_units = [number for number, unit in enumerate(filler_encoded.units) if unit.part == text_index]
+        filler_units = [number for number, unit in enumerate(filler_encoded.units) if unit.text_index == text_index]
         if not removed_here or not filler_units:
             continue
         starts = np.array([filler_encoded.units[number].start for number in filler_units])

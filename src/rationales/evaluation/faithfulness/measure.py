@@ -98,10 +98,10 @@ def measure_rationales(
     scores: list[np.ndarray] = []
     for rationale in rationales:
         if isinstance(rationale.units, Grid):
-            if rationale.picture is None:
+            if rationale.image is None:
                 name = rationale.name or "an image"
                 raise InputError(f"the rationale of {name} comes without its image; explain it again")
-            inputs.append(rationale.picture)
+            inputs.append(rationale.image)
             size = (rationale.units.height, rationale.units.width)
             scores.append(to_model_grid(rationale.scores.reshape(size), model).flatten())
         elif isinstance(rationale.units, tuple):

@@ -97,7 +97,7 @@ def rewrite(encoded: Encoded, kept: np.ndarray, replacements: dict[int, str] | N
     parts: list[str] = []
     for text_index in (0,) if encoded.source.pair is None else (0, 1):
         text = encoded.source.text if text_index == 0 else encoded.source.pair or ""
-        positions = [number for number, unit in enumerate(encoded.units) if unit.part == text_index]
+        positions = [number for number, unit in enumerate(encoded.units) if unit.text_index == text_index]
         kept_positions = [number for number in positions if kept[number] or number in words]
         parts.append(_join(text, encoded.units, kept_positions, words))
     return TextInput(parts[0], parts[1] if len(parts) > 1 else None, encoded.source.name)

@@ -1,1 +1,1 @@
-"""Table 1 of the MaRC paper: its rows, its claims, and what they are worth once rivals are smoothed as well."""
+"""Table 1 of the MaRC paper: its rows, and whether its claims hold, also against smoothed rivals."""

@@ -1,4 +1,4 @@
-"""What stands below the table: claims, calibrated rationales, the paper's own figures, widths, times. Markdown."""
+"""The sections below the table, in Markdown: claims, calibrated rationales, published figures, widths, times."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rationales.evaluation.tables.table import Table, TableRow, short
-from rationales.experiments.marc_table1.claims import Claim, claims
-from rationales.experiments.marc_table1.rows import (
+from rationales.experiments.marc_table1.claims import JudgedClaim, claims
+from rationales.experiments.marc_table1.row_specs import (
     DEFAULT,
     MARC,
-    PARTS,
     PUBLISHED_COLUMNS,
     RANDOM,
     ROWS,
+    RULE_METRICS,
     RULES,
     WIDTHS,
     key_of,
 )
 
-HEADS = {
+HEADINGS = {
     "token-f1": "token F1",
     "average-precision": "mAP",
     "iou-f1": "IoU F1",
@@ -27,7 +27,7 @@ HEADS = {
     "comprehensiveness": "comp. ↑",
     "selected-share": "share",
 }
-SAID = {
+RULE_TITLES = {
     "fitted": "fitted, leave-one-out (needs marks)",
     "gold-length": "as many as people marked (oracle)",
     "sufficient": "sufficient: 90 % of the probability",
@@ -41,9 +41,9 @@ SAID = {
 def sections(
     table: Table, widths: Mapping[str, Mapping[str, float]], validation: int, seconds: float
 ) -> list[tuple[str, str]]:
-    """Title and text of every section that has something to say."""
+    """(title, text) of every section that is not empty."""
     rows = {key: row for row in table.rows if (key := key_of(row.title)) is not None}
-    found = [
+    candidates = [
         ("The paper's claims", claim_list(claims(table))),
         ("Calibrated rationales: how many words, with and without people's marks", calibrated(rows)),
         ("The paper's own figures (BERT-base)", published()),
@@ -53,81 +53,81 @@ def sections(
         ),
         ("Time", times(rows, len(table.inputs), seconds)),
     ]
-    return [(title, text) for title, text in found if text]
+    return [(title, text) for title, text in candidates if text]
 
 
-def claim_list(found: Sequence[Claim]) -> str:
-    """Every claim with a line for each reading."""
+def claim_list(judged_claims: Sequence[JudgedClaim]) -> str:
+    """Every claim with a line for each verdict."""
     lines = []
-    for one in found:
-        lines.append(f"- **{one.text}**")
-        lines += [f"  - {verdict.reading}: **{verdict.word}** ({verdict.figures})" for verdict in one.verdicts]
+    for claim in judged_claims:
+        lines.append(f"- **{claim.text}**")
+        lines += [f"  - {verdict.comparison}: **{verdict.word}** ({verdict.figures})" for verdict in claim.verdicts]
     return "\n".join(lines)
 
 
 def calibrated(rows: Mapping[str, TableRow]) -> str:
-    """Rules that need no marks beside the fitted one: token F1, IoU F1 and the share of words they select."""
-    shown = [key for key in (MARC, DEFAULT, RANDOM) if key in rows]
-    if not shown or shown == [RANDOM]:
+    """Token F1, IoU F1 and the share of selected words of the rules that need no marks, beside the fitted rule."""
+    keys = [key for key in (MARC, DEFAULT, RANDOM) if key in rows]
+    if not keys or keys == [RANDOM]:
         return ""
-    heads = [f"{ROWS[key].title}: {HEADS[part]}" for key in shown for part in PARTS]
+    headings = [f"{ROWS[key].title}: {HEADINGS[metric]}" for key in keys for metric in RULE_METRICS]
     lines = []
     for rule in RULES:
-        names = [part if rule == RULES[0] else f"{part}@{rule}" for part in PARTS]
-        lines.append([SAID[rule], *(_cell(rows[key], name) for key in shown for name in names)])
-    return _table(["words selected by", *heads], lines)
+        names = [metric if rule == RULES[0] else f"{metric}@{rule}" for metric in RULE_METRICS]
+        lines.append([RULE_TITLES[rule], *(_cell(rows[key], name) for key in keys for name in names)])
+    return _table(["words selected by", *headings], lines)
 
 
 def published() -> str:
-    """Table 1 as printed."""
-    lines = [[one.title, *(short(figure) for figure in one.published)] for one in ROWS.values() if one.published]
-    return _table(["method", *(HEADS[name] for name in PUBLISHED_COLUMNS)], lines)
+    """Table 1 as published."""
+    lines = [[spec.title, *(short(figure) for figure in spec.published)] for spec in ROWS.values() if spec.published]
+    return _table(["method", *(HEADINGS[name] for name in PUBLISHED_COLUMNS)], lines)
 
 
 def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
-    """The criterion at every width; the chosen one is bold."""
+    """The criterion at every width; the selected width is bold."""
     names = ["none", *(f"{width:g}" for width in WIDTHS)]
     lines = []
-    for key, found in widths.items():
-        if key not in ROWS or set(names) - set(found):
+    for key, means in widths.items():
+        if key not in ROWS or set(names) - set(means):
             continue
-        best = max(names[1:], key=lambda name: (found[name], -float(name)))
-        lines.append([ROWS[key].title, *(f"**{short(found[n])}**" if n == best else short(found[n]) for n in names)])
-    said = "People marked only part of what matters in these reviews, so all figures are lower than on test reviews."
-    return (
-        _table(["method", "not smoothed", *(f"s = {name}" for name in names[1:])], lines) + f"\n\n{said}"
-        if lines
-        else ""
-    )
+        best = max(names[1:], key=lambda name: (means[name], -float(name)))
+        lines.append([ROWS[key].title, *(f"**{short(means[n])}**" if n == best else short(means[n]) for n in names)])
+    if not lines:
+        return ""
+    remark = "People marked only part of what matters in these reviews, so all figures are lower than on test reviews."
+    table = _table(["method", "not smoothed", *(f"s = {name}" for name in names[1:])], lines)
+    return f"{table}\n\n{remark}"
 
 
 def times(rows: Mapping[str, TableRow], inputs: int, seconds: float) -> str:
-    """How long this run took, what its rows took when they were made, and what measuring costs beside explaining."""
-    made = sum(row.seconds for row in rows.values() if row.smooth is None and not math.isnan(row.seconds)) * inputs
-    said = [f"This run took {duration(seconds)}; scoring for all rows took {duration(made)} when they were made."]
+    """The duration of this run, of scoring, and of the metrics relative to scoring."""
+    scoring = sum(row.seconds for row in rows.values() if row.smooth is None and not math.isnan(row.seconds)) * inputs
+    lines = [f"This run took {duration(seconds)}; scoring for all rows took {duration(scoring)} when they were made."]
     for key in (MARC, DEFAULT):
         if key in rows and rows[key].seconds > 0 and not math.isnan(rows[key].measuring):
             share = rows[key].measuring / rows[key].seconds
             explain, measure = f"{rows[key].seconds:.3g} s a review to explain", f"{rows[key].measuring:.3g} s"
-            said.append(
+            lines.append(
                 f"{ROWS[key].title}: {explain}, {measure} to measure 19 levels of faithfulness, {share:.2f} of that."
             )
-    return "\n\n".join(said)
+    return "\n\n".join(lines)
 
 
 def _cell(row: TableRow, name: str) -> str:
-    own = row.cells[name].estimate if name in row.cells else None
-    if own is None or own.n == 0:
+    estimate = row.cells[name].estimate if name in row.cells else None
+    if estimate is None or estimate.n == 0:
         return "–"
-    return short(own.mean) + ("" if math.isnan(own.low) else f" [{short(own.low)} {short(own.high)}]")
+    interval = "" if math.isnan(estimate.low) else f" [{short(estimate.low)} {short(estimate.high)}]"
+    return short(estimate.mean) + interval
 
 
-def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         [
-            "| " + " | ".join(heads) + " |",
-            "| --- " * len(heads) + "|",
-            *("| " + " | ".join(one) + " |" for one in lines),
+            "| " + " | ".join(headings) + " |",
+            "| --- " * len(headings) + "|",
+            *("| " + " | ".join(cells) + " |" for cells in lines),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Make the table: cheap rows first, a file after every row, and on from there after an interruption."""
+"""Computes the table: cheap rows first, files after every row, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from rationales.data import Example, read
+from rationales.data import Example, read_data
 from rationales.errors import RationalesError
 from rationales.evaluation.agreement.overlap import human_ceiling
 from rationales.evaluation.agreement.word_marks import annotator_words, gold_words
@@ -21,7 +21,7 @@ from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments.marc_table1 import widths
 from rationales.experiments.marc_table1.report import duration, sections
-from rationales.experiments.marc_table1.rows import (
+from rationales.experiments.marc_table1.row_specs import (
     MAIN,
     MARC,
     METRICS,
@@ -30,9 +30,9 @@ from rationales.experiments.marc_table1.rows import (
     SALIENCY_SUM,
     SMOOTHED,
     RowSpec,
-    chosen,
     key_of,
-    titled,
+    row_title,
+    select_rows,
 )
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
@@ -41,23 +41,24 @@ from rationales.models.front import load
 from rationales.models.model import Model
 
 DATA, MODEL = "eraser-movies", "minilm-reviews"
-VALIDATION = 50  # reviews on which widths are chosen: the dear methods are asked about these, too
-FAITHFULNESS = 40.0  # rows that the 19 levels ask for, in the unit of RowSpec.cost
-PEOPLE = ("majority", "union")  # of the further annotators, in the order of Example.others
-BEFORE = "table-before.json"  # what was there and is of no use now
+VALIDATION = 50  # reviews on which widths are selected; expensive methods score them, too
+FAITHFULNESS_COST = 40.0  # forward passes of the 19 levels, in the unit of RowSpec.cost
+ANNOTATOR_SETS = ("majority", "union")  # of the further annotators, in the order of Example.annotator_spans
+OUTDATED_FILE = "table-before.json"  # an earlier table that does not match this run
 TITLE = "MaRC, Table 1: rationales of movie reviews"
 
 
 def reproduce(request: Request) -> ExperimentReport:
-    """The table, its claims, and everything that is needed to read them."""
+    """The table with its claims and remarks."""
     began = time.perf_counter()
-    specs = [_fast(one) for one in chosen(request.rows)] if request.tf32 else chosen(request.rows)
-    test = evenly(read(DATA, "test", request.data), request.limit)
-    few = request.validation or min(VALIDATION, request.limit or VALIDATION)
-    validation = evenly(read(DATA, "val", request.data), few)
+    specs = select_rows(request.rows)
+    specs = [_fast(spec) for spec in specs] if request.tf32 else specs
+    test = evenly(read_data(DATA, "test", request.data), request.limit)
+    validation_limit = request.validation or min(VALIDATION, request.limit or VALIDATION)
+    validation = evenly(read_data(DATA, "val", request.data), validation_limit)
     with _precision(request.tf32):
         model = load(request.model or MODEL, device=request.device)
-        work = _Work(
+        work = _TableRun(
             request,
             prepare_evaluation(
                 model, test, "marc", METRICS, seed=request.seed, cache=request.cache, coarse=request.tf32
@@ -71,7 +72,7 @@ def reproduce(request: Request) -> ExperimentReport:
                 cache=request.cache,
                 coarse=request.tf32,
             ),
-            _prints(model, request, validation),
+            _fingerprints(model, request, validation),
         )
         work.carry_over()
         todo = [spec for spec in specs if spec.key not in work.rows]
@@ -89,38 +90,38 @@ def reproduce(request: Request) -> ExperimentReport:
 
 
 @dataclass(eq=False)
-class _Work:
-    """The table while it grows."""
+class _TableRun:
+    """The rows and widths computed so far."""
 
     request: Request
     test: PreparedEvaluation
     validation: PreparedEvaluation
-    prints: dict[str, str]
+    fingerprints: dict[str, str]
     rows: dict[str, TableRow] = field(default_factory=dict)
     widths: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def cost(self, spec: RowSpec) -> float:
-        """How long a row takes, beside the others."""
-        return FAITHFULNESS + self._scoring_cost(spec)
+        """The cost of a row, in the unit of RowSpec.cost."""
+        return FAITHFULNESS_COST + self._scoring_cost(spec)
 
     def _scoring_cost(self, spec: RowSpec) -> float:
-        """A smoothed row has its scores of test reviews already, and needs those of validation reviews."""
+        """The cost of scoring; a smoothed row only scores the validation reviews, since its plain row came before."""
         share = len(self.validation.examples) / max(1, len(self.test.examples))
         return spec.cost * (share if spec.key.endswith(SMOOTHED) else 1.0)
 
     def tell(self, line: str) -> None:
-        """Pass a line on to whoever listens."""
+        """Report a line to the caller."""
         if self.request.log is not None:
             self.request.log(line)
 
     def add(self, spec: RowSpec, begin: float, share: float) -> str:
-        """Make one row, write what there is, and say in a line what came out."""
+        """Compute one row, write the files, and return a line with the main results."""
         began = time.perf_counter()
         width, on_validation = None, 0.0
         if spec.key.endswith(SMOOTHED):
             on_validation = share * self._scoring_cost(spec) / self.cost(spec)
             width = self._width(spec, self._report(begin, on_validation))
-        entry = MethodEntry(spec.method, spec.options, width, titled(spec, width))
+        entry = MethodEntry(spec.method, spec.options, width, row_title(spec, width))
         (row,) = self.test.rows(
             resolve_entries([entry], None, "text")[:1], self._report(begin + on_validation, share - on_validation)
         )
@@ -130,17 +131,17 @@ class _Work:
         return f"{row.title}: {means}  ({duration(time.perf_counter() - began)})"
 
     def _report(self, begin: float, share: float) -> Progress | None:
-        """The progress of a part of the work that begins at `begin` and is this share of all."""
+        """A progress function for the interval of the run that begins at `begin` and has this share."""
         report = self.request.progress
         return None if report is None else lambda done: report(begin + share * min(done, 1.0))
 
     def _width(self, spec: RowSpec, progress: Progress | None) -> float:
-        if spec.plain not in self.widths:
-            self.widths[spec.plain] = widths.measured(self.validation, spec, progress)
-        return widths.best(self.widths[spec.plain])
+        if spec.unsmoothed_key not in self.widths:
+            self.widths[spec.unsmoothed_key] = widths.measure(self.validation, spec, progress)
+        return widths.best(self.widths[spec.unsmoothed_key])
 
     def carry_over(self) -> None:
-        """Take over what an earlier run left in the same folder, if model, reviews, seed and code are the same."""
+        """Load the rows of an earlier run in the same folder, if model, reviews, seed and code are the same."""
         out = self.request.out
         if out is None or not (out / "table.json").is_file():
             return
@@ -148,35 +149,35 @@ class _Work:
             old = Table.from_json(out / "table.json")
         except RationalesError:
             old = None
-        if old is not None and self._same(old):
+        if old is not None and self._matches(old):
             self.rows = {key: row for row in old.rows if (key := key_of(row.title)) is not None}
             self.widths = widths.load(out / "widths.json")
             return
-        (out / "table.json").replace(out / BEFORE)
-        self.tell(f"{out / 'table.json'} is of another model, other reviews, seed or code: now {BEFORE}")
+        (out / "table.json").replace(out / OUTDATED_FILE)
+        self.tell(f"{out / 'table.json'} is of another model, other reviews, seed or code: now {OUTDATED_FILE}")
 
-    def _same(self, old: Table) -> bool:
-        """Whether rows of that table can stand in this one."""
-        if {name: old.versions.get(name) for name in self.prints} != self.prints:
+    def _matches(self, old: Table) -> bool:
+        """Whether the rows of an earlier table belong to this run."""
+        if {name: old.versions.get(name) for name in self.fingerprints} != self.fingerprints:
             return False
         return (old.inputs, old.seed, old.metrics) == (tuple(self.test.names), self.request.seed, METRICS)
 
     def _table(self, rows: Sequence[TableRow], remarks: Sequence[str] = ()) -> Table:
-        made = self.test.table(rows, remarks)
-        return replace(made, versions={**made.versions, **self.prints})
+        table = self.test.table(rows, remarks)
+        return replace(table, versions={**table.versions, **self.fingerprints})
 
     def _write(self) -> None:
-        """What there is so far; the tests of significance wait for the whole table."""
+        """Write the table so far, without tests of significance."""
         out = self.request.out
         if out is None:
             return
         widths.save(out / "widths.json", self.widths)
-        table = self._table(self._shown())
+        table = self._table(self._ordered_rows())
         table.to_json(out / "table.json")
         write_text(out / "table.md", replace(table, metrics=MAIN).to_markdown())
 
-    def _shown(self) -> list[TableRow]:
-        """The rows in the order of the table, whatever order they were made in."""
+    def _ordered_rows(self) -> list[TableRow]:
+        """The rows in the order of the table."""
         return [self.rows[key] for key in ROWS if key in self.rows]
 
     def outcome(self, seconds: float) -> ExperimentReport:
@@ -187,19 +188,19 @@ class _Work:
                 "Products of matrices in TF32; in the steps of MaRC in bfloat16, and what needs no gradients "
                 "(faithfulness, occlusion, LIME, Shapley sampling) in float16, on cards that have them."
             )
-        table = self._table([*self._shown(), *people(self.test.examples)], remarks)
-        own = self.rows.get(MARC)
-        parts = sections(table, self.widths, len(self.validation.examples), seconds)
-        return ExperimentReport(table, own.title if own else None, MAIN, tuple(parts), TITLE)
+        table = self._table([*self._ordered_rows(), *people(self.test.examples)], remarks)
+        marc = self.rows.get(MARC)
+        report_sections = sections(table, self.widths, len(self.validation.examples), seconds)
+        return ExperimentReport(table, marc.title if marc else None, MAIN, tuple(report_sections), TITLE)
 
 
 def plan(todo: Sequence[RowSpec], test_reviews: int, validation_reviews: int) -> str:
-    """What is going to be made, in a line; it says which row takes the most, for it may be left out."""
+    """A line on the work ahead, with the row that takes most of the time."""
     if not todo:
         return "all rows are there already"
-    dearest = max(todo, key=lambda spec: spec.cost)
-    share = dearest.cost / max(1.0, sum(spec.cost for spec in todo))
-    scoring = f"; {dearest.key} takes about {share:.0%} of the time for scores (--rows leaves rows out)"
+    most_expensive = max(todo, key=lambda spec: spec.cost)
+    share = most_expensive.cost / max(1.0, sum(spec.cost for spec in todo))
+    scoring = f"; {most_expensive.key} takes about {share:.0%} of the time for scores (--rows leaves rows out)"
     return (
         f"{len(todo)} rows on {test_reviews} test reviews, widths of smoothing on {validation_reviews} validation "
         f"reviews{scoring if share > 0.3 and len(todo) > 1 else ''}"
@@ -207,51 +208,53 @@ def plan(todo: Sequence[RowSpec], test_reviews: int, validation_reviews: int) ->
 
 
 def time_left(elapsed: float, share: float) -> str:
-    """How long the rest will take if it goes on as it did for this share of the work."""
+    """The estimated time left after `elapsed` seconds for this share of the work."""
     return f"about {duration(elapsed * (1 - share) / max(share, 1e-9))} left"
 
 
 def people(examples: Sequence[Example]) -> list[TableRow]:
-    """What further annotators reach against the marks that methods are judged by; only a choice can be judged so."""
-    gold = [gold_words(one) for one in examples]
-    found = []
-    for number, name in enumerate(PEOPLE):
-        others = [annotator_words(one)[number : number + 1] for one in examples]
-        if any(others):
-            reached = human_ceiling(gold, others)
-            cells = {key: Cell(tuple(reached[key].tolist())) for key in ("token-f1", "iou-f1")}
-            found.append(TableRow(f"People ({name} of further annotators)", cells))
-    return found
+    """Rows of the further annotators against the marks that methods are judged by, for metrics of selections."""
+    gold = [gold_words(example) for example in examples]
+    rows = []
+    for number, name in enumerate(ANNOTATOR_SETS):
+        annotations = [annotator_words(example)[number : number + 1] for example in examples]
+        if any(annotations):
+            ceiling = human_ceiling(gold, annotations)
+            cells = {key: Cell(tuple(ceiling[key].tolist())) for key in ("token-f1", "iou-f1")}
+            rows.append(TableRow(f"People ({name} of further annotators)", cells))
+    return rows
 
 
 def _remarks(accuracy: float, keys: Collection[str]) -> list[str]:
-    """What must be known of the rows that are there."""
-    said = [f"The model classifies {100 * accuracy:.1f} % of these reviews correctly; methods explain the gold label."]
+    """Remarks on the rows of the table."""
+    remarks = [
+        f"The model classifies {100 * accuracy:.1f} % of these reviews correctly; methods explain the gold label."
+    ]
     if set(RIVALS) & set(keys):
-        said.append(
+        remarks.append(
             "Rivals have the paper's settings: occlusion of 5 words, integrated gradients with 50 steps from PAD, LIME "
             "with 50 samples that replace 5 to 13 % of the words and the next three, Shapley values from 25 orders."
         )
     if any(key.endswith(SMOOTHED) for key in keys):
-        said.append(
+        remarks.append(
             "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words; its width s is chosen on validation reviews by "
             "mAP, the mean of their marks as they are and widened to whole sentences (on them only a part was marked)."
         )
     if SALIENCY_SUM in keys:
-        said.append(
+        remarks.append(
             "Saliency, sum: a model that normalises its embeddings (BERT and its relatives) takes out a shift of all "
             "their numbers, so that the sum of a gradient is nothing but rounding; the row is the paper's."
         )
-    return said
+    return remarks
 
 
 def _fast(spec: RowSpec) -> RowSpec:
-    """The row with coarser products in the steps of MaRC, too, where the card is faster with them."""
+    """The row with reduced precision in the steps of MaRC, where the GPU is faster with it."""
     return replace(spec, options={**spec.options, "precision": "auto"}) if spec.method == "marc" else spec
 
 
-def _prints(model: Model, request: Request, validation: Sequence[Example]) -> dict[str, str]:
-    """What must be the same for rows of two runs to stand in one table."""
+def _fingerprints(model: Model, request: Request, validation: Sequence[Example]) -> dict[str, str]:
+    """What must be equal for rows of two runs to belong to one table."""
     code = hashlib.blake2b(digest_size=8)
     for method in METHODS.values():
         code.update(code_fingerprint(method).encode())
@@ -265,7 +268,7 @@ def _prints(model: Model, request: Request, validation: Sequence[Example]) -> di
 
 @contextmanager
 def _precision(tf32: bool) -> Iterator[None]:
-    """Coarser products inside the block, if wanted."""
+    """TF32 matrix products inside the block, if `tf32`."""
     import torch
 
     before = torch.get_float32_matmul_precision()

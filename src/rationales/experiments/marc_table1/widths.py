@@ -1,8 +1,8 @@
-"""How wide a rival is smoothed: chosen once for each, on validation reviews that the table is not made of.
+"""The smoothing width of each rival, selected on validation reviews.
 
-There people marked a part of the evidence (7 % of the words, spans of 7), on the test reviews all of it (31 %, spans of
-23). A width that is best for the one is too narrow for the other, so marks count twice: as they are, and widened to
-whole sentences.
+Annotators marked only some of the evidence there (7 % of the words, spans of 7), but all of it in the test reviews
+(31 %, spans of 23), for which the best validation width would be too narrow. So the criterion is the mean of two: with
+the marks as they are, and with the marks widened to full sentences.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from rationales.evaluation.agreement.word_marks import gold_words
 from rationales.evaluation.collecting import Progress
 from rationales.evaluation.entries import MethodEntry, resolve_entries
 from rationales.evaluation.preparation import PreparedEvaluation
-from rationales.experiments.marc_table1.rows import WIDTHS, RowSpec
+from rationales.experiments.marc_table1.row_specs import WIDTHS, RowSpec
 from rationales.files import read_text, write_text
 from rationales.models.units import sentences
 
 CRITERION = "average-precision"
-Measured = Mapping[str, float]  # width as text, or "none" -> mean over the validation reviews
+WidthMeans = Mapping[str, float]  # width as text, or "none" -> mean over the validation reviews
 
 
-def measured(study: PreparedEvaluation, spec: RowSpec, progress: Progress | None = None) -> dict[str, float]:
-    """The mAP of a method on validation reviews without smoothing and with every width; the method is asked once.
+def measure(study: PreparedEvaluation, spec: RowSpec, progress: Progress | None = None) -> dict[str, float]:
+    """Width -> mAP of a method on validation reviews, without smoothing and with every width; it scores once.
 
-    The mean of two: against the marks as they are, and against the sentences that hold one.
+    The mean of two: against the marks as they are, and against the sentences that contain a mark.
     """
     widths = [None, *WIDTHS]
-    wanted = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
-    chosen = resolve_entries(wanted, None, "text")[: len(wanted)]  # without the chance row, which is no part of this
-    # the first row asks the method, and all others only smooth what it said
-    made = study.rows(chosen, None if progress is None else lambda done: progress(min(1.0, done * len(chosen))))
+    requested = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
+    selected = resolve_entries(requested, None, "text")[: len(requested)]  # without the chance row
+    # the first row computes the scores, all others only smooth them
+    rows = study.rows(selected, None if progress is None else lambda done: progress(min(1.0, done * len(selected))))
     widened = [in_sentences(example) for example in study.examples]
-    wide = replace(study, examples=widened, gold=[gold_words(example) for example in widened])  # what is held is shared
+    wide = replace(
+        study, examples=widened, gold=[gold_words(example) for example in widened]
+    )  # shares the cached scores
     return {
-        one.title: (one.cells[CRITERION].estimate.mean + other.cells[CRITERION].estimate.mean) / 2
-        for one, other in zip(made, wide.rows(chosen), strict=True)
+        row.title: (row.cells[CRITERION].estimate.mean + wide_row.cells[CRITERION].estimate.mean) / 2
+        for row, wide_row in zip(rows, wide.rows(selected), strict=True)
     }
 
 
@@ -55,9 +57,9 @@ def in_sentences(example: Example) -> Example:
     return replace(example, spans=tuple(touched))
 
 
-def best(found: Measured) -> float:
+def best(means: WidthMeans) -> float:
     """The width with the highest mAP, the smallest of equals."""
-    return max(WIDTHS, key=lambda width: (found[_name(width)], -width))
+    return max(WIDTHS, key=lambda width: (means[_name(width)], -width))
 
 
 def _name(width: float | None) -> str:
@@ -65,14 +67,14 @@ def _name(width: float | None) -> str:
 
 
 def load(path: Path) -> dict[str, dict[str, float]]:
-    """What an earlier run wrote, by the key of the rival; nothing where there is none."""
+    """Rival -> width -> mAP, as written by `save`; empty where there is no such file."""
     try:
-        found = json.loads(read_text(path)) if path.is_file() else {}
+        widths = json.loads(read_text(path)) if path.is_file() else {}
     except json.JSONDecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return widths if isinstance(widths, dict) else {}
 
 
-def save(path: Path, found: Mapping[str, Measured]) -> None:
-    """Write them beside the table."""
-    write_text(path, json.dumps(found, indent=1) + "\n")
+def save(path: Path, widths: Mapping[str, WidthMeans]) -> None:
+    """Write the means as JSON."""
+    write_text(path, json.dumps(widths, indent=1) + "\n")

@@ -233,7 +233,7 @@ def _explain(
 ) -> list[Any]:
     return explain(
         network.model(),
-        [planted.example.given() for planted in inputs],
+        [planted.example.raw_input() for planted in inputs],
         method=method.name,
         target=[network.labels.index(str(planted.example.label)) for planted in inputs],
         seed=seed,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rationales.data import DATASETS, Example, read
-from rationales.data.pictures import ENDS as IMAGE_SUFFIXES
-from rationales.data.tables import json_lines, table
-from rationales.data.texts import TABLES, is_texts
+from rationales.data import DATASETS, Example, read_data
+from rationales.data.image_folders import SUFFIXES as IMAGE_SUFFIXES
+from rationales.data.row_files import json_lines, table
+from rationales.data.user_texts import DELIMITERS, is_text_file
 from rationales.errors import DataError, OptionError
 from rationales.evaluation.sampling import evenly
 from rationales.groundtruth.image_examples import load_images
@@ -47,7 +47,7 @@ def prepare_data(
     examples = evenly(all_examples, limit)
     if len(examples) < len(all_examples):
         notes.append(f"{len(examples):,} of {len(all_examples):,} examples are used, evenly spread; see the limit")
-    kinds = {example.picture is not None for example in examples}
+    kinds = {example.image is not None for example in examples}
     if len(kinds) > 1:
         raise DataError(f"{name} holds images and texts; give one of the two")
     examples = _with_unique_names(examples)
@@ -83,21 +83,21 @@ def _read_examples(
     path = Path(data).expanduser()
     name = path.name or str(data)
     if data in DATASETS and not path.exists():
-        return read(data), str(data)
+        return read_data(data), str(data)
     if path.is_dir() and not any(path.iterdir()):
         raise DataError(f"the folder {path} is empty; put images into it ({', '.join(IMAGE_SUFFIXES)})")
-    if path.is_file() and is_texts(path):
+    if path.is_file() and is_text_file(path):
         return list(_read_rows(path, text_column or "text", label_column or "label")), name
     if text_column or label_column:
-        raise OptionError(f"columns are those of a file of texts ({', '.join(TABLES)}, .jsonl), and {path} is none")
-    return read(path), name
+        raise OptionError(f"columns are those of a file of texts ({', '.join(DELIMITERS)}, .jsonl), and {path} is none")
+    return read_data(path), name
 
 
 def _read_rows(path: Path, text_column: str, label_column: str) -> Iterator[Example]:
     """The texts of a file with their labels; a row without a text is an error that names the line."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     rows: Iterator[tuple[str, Mapping[str, Any]]] = (
-        json_lines(path) if suffix not in TABLES else table(path, (), TABLES[suffix])
+        json_lines(path) if suffix not in DELIMITERS else table(path, (), DELIMITERS[suffix])
     )
     index = -1
     for index, (line, row) in enumerate(rows):

@@ -20,7 +20,7 @@ from rationales.groundtruth.plants.catalogue import PLANTS, find_plant
 from rationales.groundtruth.plants.image_plants import ImagePlant
 from rationales.groundtruth.plants.plant import Plant
 from rationales.groundtruth.training import Recipe
-from rationales.options import whole
+from rationales.options import whole_number
 
 NameWithOptions = str | Mapping[str, Any]  # a name, or a mapping with a name and options
 
@@ -72,7 +72,7 @@ def resolve_settings(
     """Check the settings, and fill in the defaults for this kind of data."""
     if inputs < 1:
         raise OptionError(f"one input or more must be explained, not {inputs}")
-    if whole("the seed", seed) < 0:
+    if whole_number("the seed", seed) < 0:
         raise OptionError(f"the seed must not be negative, but is {seed}")
     requested: Sequence[NameWithOptions | Plant] = plants or (DEFAULT_PLANT[kind],)
     resolved_plants = tuple(resolve_plant(plant, kind) for plant in requested)
@@ -81,7 +81,7 @@ def resolve_settings(
         if kind != "image" and "feature maps" in entry.method.needs:
             raise OptionError(f"{entry.method.name} is for images; leave it out for texts")
     recipe = _resolve_recipe(kind, training or {})
-    return DryRunSettings(resolved_plants, method_entries, recipe, r, inputs, whole("the seed", seed))
+    return DryRunSettings(resolved_plants, method_entries, recipe, r, inputs, whole_number("the seed", seed))
 
 
 def resolve_plant(requested: NameWithOptions | Plant, kind: str) -> Plant:
@@ -98,7 +98,7 @@ def resolve_plant(requested: NameWithOptions | Plant, kind: str) -> Plant:
         plant = find_plant(name, parameters)
         if isinstance(plant, ImagePlant):
             if level is not None or plant.visibility_field not in parameters:
-                plant = plant.at_level(DEFAULT_LEVEL if level is None else whole("level", level))
+                plant = plant.at_level(DEFAULT_LEVEL if level is None else whole_number("level", level))
         elif level is not None:
             raise OptionError(f"{name} has no levels of visibility; only plants for images do")
     if plant.kind != kind:

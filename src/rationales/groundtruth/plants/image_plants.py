@@ -217,7 +217,7 @@ def planted_image(example: Example, old: Pixels, new: Pixels, region: Mask, mani
     """The planted example of an image, from its pixels before and after the manipulation."""
     changed: Mask = (old != new).any(-1)
     return PlantedExample(
-        example=ImageExample(example.name, label=example.label, picture=example.picture, meta=example.meta, pixels=new),
+        example=ImageExample(example.name, label=example.label, image=example.image, meta=example.meta, pixels=new),
         region=region,
         changed=changed,
         distractors=_empty_mask(*region.shape),

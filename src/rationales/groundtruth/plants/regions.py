@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rationales.data.example import Extent, joined
 from rationales.errors import DataError
 from rationales.models.units import trim
-from rationales.parts import Grid, Unit
+from rationales.rationale_parts import Grid, Unit
 
 Mask = NDArray[np.bool_]
 Spans = tuple[Extent, ...]  # sorted and disjoint
@@ -56,7 +56,7 @@ def units_in_region(region: Region, units: Sequence[Unit] | Grid | Any, text: st
     touched = np.searchsorted(span_starts, unit_ends, side="left") > np.searchsorted(
         span_ends, unit_starts, side="right"
     )
-    in_first_text = np.array([unit.part == 0 for unit in units], dtype=bool)
+    in_first_text = np.array([unit.text_index == 0 for unit in units], dtype=bool)
     inside: Mask = touched & in_first_text & (unit_starts < unit_ends)
     return inside
 

@@ -32,7 +32,7 @@ class TextPlant(Plant):
 
     def reason_unfit(self, example: Example) -> str:
         """Why the plant cannot be put into this example; empty if it can."""
-        return "it is an image" if example.picture is not None else self.reason_text_unfit(example.text)
+        return "it is an image" if example.image is not None else self.reason_text_unfit(example.text)
 
     def reason_text_unfit(self, text: str) -> str:
         """Why the plant cannot be put into this text; empty if it can."""
@@ -51,7 +51,13 @@ class TextPlant(Plant):
         region = joined(edited.informative)
         return PlantedExample(
             example=replace(
-                example, text=edited.text, spans=region, pair_spans=None, others=(), pair_others=(), boxes=()
+                example,
+                text=edited.text,
+                spans=region,
+                pair_spans=None,
+                annotator_spans=(),
+                pair_annotator_spans=(),
+                boxes=(),
             ),
             region=region,
             changed=joined(edited.changed),

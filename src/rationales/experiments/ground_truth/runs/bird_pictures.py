@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rationales.data import read
+from rationales.data import read_data
 from rationales.data.example import Example
 from rationales.errors import DataError
 from rationales.groundtruth import ImageExample, load_images, random_generator, reassignment_keeping
@@ -76,7 +76,7 @@ def _read_shots(folder: Path | None, split: str, kind: str) -> tuple[ImageExampl
     examples = _examples_by_kind(folder, split).get(kind)
     if not examples:
         raise DataError(f"{DATA} has no pictures of {kind} in its {split} split; is the data set complete?")
-    height, width = read_picture(examples[0].given(), examples[0].name).size
+    height, width = read_picture(examples[0].raw_input(), examples[0].name).size
     size = min(SIZE, height, width)
     count = -(-len(examples) // THREADS)
     chunks = [examples[begin : begin + count] for begin in range(0, len(examples), count)]
@@ -88,7 +88,7 @@ def _read_shots(folder: Path | None, split: str, kind: str) -> tuple[ImageExampl
 @functools.cache
 def _examples_by_kind(folder: Path | None, split: str) -> dict[str, list[Example]]:
     by_kind: dict[str, list[Example]] = {}
-    for example in read(DATA, split, folder):
+    for example in read_data(DATA, split, folder):
         by_kind.setdefault(str(example.label), []).append(example)
     return by_kind
 

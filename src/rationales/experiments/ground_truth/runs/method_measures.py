@@ -58,7 +58,7 @@ class EncodedInputs:
 
 def encode_inputs(model: Model, planted: Sequence[PlantedExample], **options: Any) -> EncodedInputs:
     """Encode the inputs and predict their labels; `options`: further fields of `EncodedInputs`."""
-    encoded = model.encode([model.read(item.example.given(), item.example.name) for item in planted])
+    encoded = model.encode([model.read(item.example.raw_input(), item.example.name) for item in planted])
     targets = predict(model, encoded).argmax(1).tolist()
     if isinstance(model, ImageModel):
         regions, distractors = ([np.asarray(getattr(item, name)).flatten() for item in planted] for name in _REGIONS)
@@ -134,7 +134,7 @@ def _with_baselines(inputs: EncodedInputs, spec: MethodSpec) -> Model:
     if spec.baselines:
         return replace(model, baselines=spec.baselines)
     pictures = [
-        model.preprocess(model.read(item.example.given(), item.example.name))
+        model.preprocess(model.read(item.example.raw_input(), item.example.name))
         for item in evenly(inputs.background or inputs.planted, spec.background)
     ]
     named = {f"test picture {number}": picture for number, picture in enumerate(pictures)}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rationales.data import read
+from rationales.data import read_data
 from rationales.data.example import Example, words_of
 from rationales.errors import OptionError
 from rationales.evaluation.sampling import evenly
@@ -30,10 +30,10 @@ DESCRIPTIONS = {
 def read_texts(name: str, folder: Path | None) -> DataSplit:
     """Texts for training, validation and test."""
     if name == SENTENCES:
-        sentences = split(read(DATA[SENTENCES], None, folder), shares=(0.8, 0.1, 0.1))
+        sentences = split(read_data(DATA[SENTENCES], None, folder), shares=(0.8, 0.1, 0.1))
         splits = [sentences.train, sentences.val, sentences.test]
     elif name == MOVIES:
-        splits = [cut_passages(read(DATA[MOVIES], split_name, folder)) for split_name in ("train", "val", "test")]
+        splits = [cut_passages(read_data(DATA[MOVIES], split_name, folder)) for split_name in ("train", "val", "test")]
     else:
         raise OptionError(f"texts are {' or '.join(DATA)}, not {name!r}")
     return DataSplit(*(evenly(examples, limit) for examples, limit in zip(splits, MAX_TEXTS, strict=True)))
@@ -49,7 +49,7 @@ def cut_passages(examples: Sequence[Example], words: int = PASSAGE_WORDS) -> lis
             if len(passage) >= min(MIN_WORDS, words) or not number:
                 text = example.text[passage[0][0] : passage[-1][1]]
                 name = f"{example.name} {number + 1}"
-                passages.append(replace(example, name=name, text=text, spans=None, others=()))
+                passages.append(replace(example, name=name, text=text, spans=None, annotator_spans=()))
     return passages
 
 

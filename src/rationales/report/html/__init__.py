@@ -1,0 +1,1 @@
+"""A rationale as HTML: self-contained pages, and fragments for notebooks."""

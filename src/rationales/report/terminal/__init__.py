@@ -1,0 +1,1 @@
+"""Rationales, comparisons and tables in the terminal."""
