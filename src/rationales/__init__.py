@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rationales.data.reading import read_data
     from rationales.errors import RationalesError
     from rationales.evaluation.evaluate import evaluate
+    from rationales.evaluation.method_comparison import compare
     from rationales.evaluation.metrics import list_metrics
     from rationales.evaluation.tables.table import Table
     from rationales.groundtruth.dryrun import dry_run
@@ -38,6 +39,7 @@ _MODULES = {  # public name -> the module that defines it
     "load": "rationales.models.front",
     "explain": "rationales.pipeline",
     "evaluate": "rationales.evaluation.evaluate",
+    "compare": "rationales.evaluation.method_comparison",
     "dry_run": "rationales.groundtruth.dryrun",
     "read_data": "rationales.data.reading",
     "list_methods": "rationales.methods",
@@ -59,6 +61,8 @@ _RENDERERS = {  # output of a result -> the function that renders it; see ration
     "image-png": ("rationales.report.png.image", "to_png"),
     "sound-png": ("rationales.report.png.sound", "to_png"),
     "dry-run-html": ("rationales.report.dry_run", "page"),
+    "comparison-html": ("rationales.report.html.comparison", "comparison_page"),
+    "comparison-text": ("rationales.report.terminal.comparison", "plain_comparison"),
 }
 
 __all__ = [
@@ -70,6 +74,7 @@ __all__ = [
     "RationalesError",
     "Table",
     "__version__",
+    "compare",
     "dry_run",
     "evaluate",
     "explain",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -88,9 +88,7 @@ def compare(
     with waiting("loading the model"):
         from rationales.evaluation.entries import resolve_entries
 
-        method_entries = resolve_entries(
-            rows, smooth, kind
-        )  # says what is wrong with any of them before anything is loaded
+        resolve_entries(rows, smooth, kind)  # reports unknown names and options before anything is loaded
         import rationales
         from rationales.models.default import IMAGE_MODEL
 
@@ -99,46 +97,30 @@ def compare(
             model_name, device=device, unit=text_units, baseline=baseline, trust_remote_code=trust_remote_code
         )
         check_kind(explained, kind)
-    titles = [entry.title for entry in method_entries][: len(rows)]
-    chosen, rival = find_target(target, explained.labels), find_target(against, explained.labels)
-    results: list[Any] = []
     with progress(f"explaining with {len(rows)} methods") as report:
-        for number, (row, entry) in enumerate(zip(rows, method_entries, strict=False)):
-            results.append(
-                rationales.explain(
-                    explained,
-                    raw_input,
-                    method=row["name"],
-                    target=chosen,
-                    against=rival,
-                    seed=seed,
-                    options=row["options"],
-                    smooth=entry.smooth,
-                    snap=snap,
-                    threshold=threshold,
-                    share=share,
-                    top=top,
-                    curve=html is not None,
-                    names=next((path.name for path in (file, image) if path is not None), None),
-                    progress=None if report is None else _method_progress(report, number, len(rows)),
-                )
-            )
-    from rationales.report.comparison import agreement
-    from rationales.report.html.comparison import comparison_page
+        comparison = rationales.compare(
+            explained,
+            raw_input,
+            rows,
+            smooth=smooth,
+            target=find_target(target, explained.labels),
+            against=find_target(against, explained.labels),
+            seed=seed,
+            snap=snap,
+            threshold=threshold,
+            share=share,
+            top=top,
+            curve=html is not None,
+            names=next((path.name for path in (file, image) if path is not None), None),
+            progress=report,
+        )
+    if html is not None:
+        comparison.to_html(html)
+    if as_json:
+        typer.echo(json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False))
+        return
     from rationales.report.terminal.comparison import show_comparison
 
-    if html is not None:
-        from rationales.files import write_text
-
-        write_text(html, comparison_page(results, titles))
-    if as_json:
-        data = {"methods": titles, **agreement(results), "results": [result.to_dict() for result in results]}
-        typer.echo(json.dumps(data, ensure_ascii=False, allow_nan=False))
-        return
-    show_comparison(results, titles)
+    show_comparison(comparison.rationales, comparison.titles)
     if html is not None:
         typer.echo(f"wrote {html}", err=True)
-
-
-def _method_progress(report: Any, number: int, methods: int) -> Any:
-    return lambda share: report((number + min(share, 1.0)) / methods)

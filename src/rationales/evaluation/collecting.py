@@ -59,7 +59,7 @@ class EvaluationSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class EncodedExamples:
+class LoadedExamples:
     """Examples read and encoded once for all rows and metrics."""
 
     examples: Sequence[Any]
@@ -73,7 +73,7 @@ class EncodedExamples:
 
 def collect(
     settings: EvaluationSettings,
-    examples: EncodedExamples,
+    examples: LoadedExamples,
     entry: ResolvedEntry,
     row: CollectedRow,
     progress: Progress | None,
@@ -113,7 +113,7 @@ def collect(
 
 
 def _scores(
-    settings: EvaluationSettings, examples: EncodedExamples, method: Method, progress: Progress | None
+    settings: EvaluationSettings, examples: LoadedExamples, method: Method, progress: Progress | None
 ) -> list[RawScores]:
     """The method's scores of all rows, from the cache where possible."""
     encoded, targets = examples.encoded, examples.targets

@@ -19,7 +19,7 @@ from rationales.evaluation.agreement.unit_marks import (
     unit_extents,
 )
 from rationales.evaluation.agreement.word_marks import gold_words
-from rationales.evaluation.collecting import CollectedRow, EncodedExamples, EvaluationSettings, Progress, collect
+from rationales.evaluation.collecting import CollectedRow, EvaluationSettings, LoadedExamples, Progress, collect
 from rationales.evaluation.entries import ResolvedEntry
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves, concatenate_curves
 from rationales.evaluation.faithfulness.filling import load_filler
@@ -48,7 +48,7 @@ class PreparedEvaluation:
     gold_labels: Sequence[int | None]
     selection: str
     remarks: tuple[str, ...]  # what a reader of the table should know
-    _encoded: tuple[int, EncodedExamples] | None = field(default=None, repr=False)
+    _encoded: tuple[int, LoadedExamples] | None = field(default=None, repr=False)
     _extents: dict[int, UnitExtents] = field(default_factory=dict, repr=False)  # of examples that are judged on units
 
     def rows(self, entries: Sequence[ResolvedEntry], progress: Progress | None = None) -> list[TableRow]:
@@ -79,7 +79,7 @@ class PreparedEvaluation:
             remarks=(*self.remarks, *remarks, *(() if settings.cache is None else settings.cache.remarks())),
         )
 
-    def _encode(self, begin: int, at_once: int) -> EncodedExamples:
+    def _encode(self, begin: int, at_once: int) -> LoadedExamples:
         """The examples from `begin` on, read, encoded and predicted once."""
         if self._encoded is None or self._encoded[0] != begin:
             chunk, model, protocol = slice(begin, begin + at_once), self.settings.model, self.settings.protocol
@@ -103,7 +103,7 @@ class PreparedEvaluation:
                 gold_label if protocol.label == "gold" and gold_label is not None else predicted_label
                 for gold_label, predicted_label in pairs
             ]
-            self._encoded = (begin, EncodedExamples(examples, encoded, batch, gold_labels, predicted_labels, targets))
+            self._encoded = (begin, LoadedExamples(examples, encoded, batch, gold_labels, predicted_labels, targets))
         return self._encoded[1]
 
     def accuracy(self) -> float:

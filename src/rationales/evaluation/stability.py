@@ -14,7 +14,7 @@ from rationales.evaluation.faithfulness.removal import with_removal_baseline
 from rationales.evaluation.scores.attribution import attribute, predict
 from rationales.evaluation.selection.rules import SelectionInputs, SelectionRule, find_selection
 from rationales.evaluation.tables.statistics import rank_correlation
-from rationales.methods import build
+from rationales.methods import Method, resolve_method
 from rationales.models.model import Model
 from rationales.rationale import Rule
 
@@ -106,12 +106,12 @@ def _default_baselines(model: Any) -> tuple[str, ...]:
 def _scores(
     model: Model,
     inputs: Sequence[Any],
-    method: str,
+    method: str | Method,
     options: Mapping[str, Any] | None,
     smooth: float | None,
     seed: int,
 ) -> list[np.ndarray]:
-    built_method = build(method, dict(options or {}), model.kind)
+    built_method = resolve_method(method, options, model.kind)
     encoded = model.encode([model.read(item, None) for item in inputs])
     targets = predict(model, encoded).argmax(-1).tolist()
     raw_scores = attribute(model, encoded, built_method, targets, seed=seed, smooth=smooth)

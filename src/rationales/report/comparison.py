@@ -48,15 +48,6 @@ def summarize(rationales: Sequence[Rationale], titles: Sequence[str]) -> list[Me
     ]
 
 
-def agreement(rationales: Sequence[Rationale]) -> dict[str, list[list[float | None]]]:
-    """(methods, methods): the rank correlation of the scores, and the overlap of the selections."""
-    ranks = [[rank_correlation(row.scores, column.scores) for column in rationales] for row in rationales]
-    return {
-        "rank_correlation": [[None if math.isnan(value) else value for value in row] for row in ranks],
-        "overlap": [[selection_iou(row.selected(), column.selected()) for column in rationales] for row in rationales],
-    }
-
-
 def legend(first: Rationale, title: str) -> str:
     """How to read the summaries."""
     return (

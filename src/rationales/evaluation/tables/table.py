@@ -9,15 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rationales.data_frames import import_pandas
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.metrics import direction, uses_selection
 from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.tables.statistics import Comparison, Estimate, compare, estimate, holm
 from rationales.files import read_text, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SIGNIFICANCE_LEVEL = 0.05
 
@@ -160,6 +164,24 @@ class Table:
         from rationales.evaluation.tables.formats import to_csv
 
         return to_csv(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A DataFrame with a row for each method and the columns of `frame_records`; needs pandas."""
+        frame: pd.DataFrame = import_pandas().DataFrame(self.frame_records())
+        return frame
+
+    def frame_records(self) -> list[dict[str, Any]]:
+        """For each method its name, settings, seconds, and of each metric the mean and the bounds of its interval."""
+        records = []
+        for row in self.rows:
+            record: dict[str, Any] = {"row": row.title, "method": row.method, "smooth": row.smooth}
+            record["seconds"] = row.seconds
+            for name in self.metrics:
+                if name in row.cells:
+                    value = row.cells[name].estimate
+                    record |= {name: value.mean, f"{name} low": value.low, f"{name} high": value.high}
+            records.append(record)
+        return records
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: everything `from_dict` needs, and the estimates for other programs."""

@@ -234,10 +234,9 @@ def _explain(
     return explain(
         network.model(),
         [planted.example.raw_input() for planted in inputs],
-        method=method.name,
+        method=method,
         target=[network.labels.index(str(planted.example.label)) for planted in inputs],
         seed=seed,
-        options={option.name: getattr(method, option.name) for option in fields(method)},
         smooth=smooth,
         names=[planted.example.name for planted in inputs],
         progress=progress,

@@ -14,6 +14,7 @@ from rationales.groundtruth.metrics import AttributionShare, Case, attribution_s
 from rationales.groundtruth.plants.plant import Plant, PlantedExample
 from rationales.groundtruth.theory import Reliance
 from rationales.rationale import Rationale
+from rationales.rendering import render
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +140,7 @@ class DryRun:
 
     def to_html(self) -> str:
         """The results as a self-contained page, with the best and worst inputs of each method."""
-        from rationales.report.dry_run import page
-
-        return page(self)
+        return str(render("dry-run-html", self))
 
     def __str__(self) -> str:
         return self.to_markdown()

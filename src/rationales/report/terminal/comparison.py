@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -47,6 +48,13 @@ def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], cons
     console.print(Text(legend(first, titles[0]), style="dim"), soft_wrap=not console.is_terminal)
     for note in _notes(rationales, titles):
         console.print(Text.assemble(("note: ", "bold yellow"), safe(note)), soft_wrap=not console.is_terminal)
+
+
+def plain_comparison(rationales: Sequence[Rationale], titles: Sequence[str]) -> str:
+    """What `show_comparison` prints, as plain text."""
+    output = io.StringIO()
+    show_comparison(rationales, titles, Console(file=output, width=PIPE_WIDTH, color_system=None))
+    return output.getvalue().rstrip()
 
 
 def _table(summaries: Sequence[MethodSummary]) -> RenderableType:

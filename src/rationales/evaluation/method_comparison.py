@@ -1,0 +1,80 @@
+"""Several methods on one input, side by side, and how far they agree."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.stability import selection_iou
+from rationales.evaluation.tables.statistics import rank_correlation
+from rationales.files import write_text
+from rationales.methods import Method
+from rationales.models.front import as_model
+from rationales.models.model import Model
+from rationales.pipeline import explain
+from rationales.rationale import Rationale
+from rationales.rendering import render
+
+
+@dataclass(frozen=True, eq=False)
+class MethodComparison:
+    """The rationales of one input by several methods; agreement is with the first of them."""
+
+    titles: tuple[str, ...]
+    rationales: tuple[Rationale, ...]
+
+    def agreement(self) -> dict[str, list[list[float | None]]]:
+        """(methods, methods): the rank correlation of the scores, and the overlap of the selections."""
+        pairs = [[(row, column) for column in self.rationales] for row in self.rationales]
+        ranks = [[rank_correlation(row.scores, column.scores) for row, column in line] for line in pairs]
+        return {
+            "rank_correlation": [[None if math.isnan(value) else value for value in line] for line in ranks],
+            "overlap": [[selection_iou(row.selected(), column.selected()) for row, column in line] for line in pairs],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        results = [rationale.to_dict() for rationale in self.rationales]
+        return {"methods": list(self.titles), **self.agreement(), "results": results}
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str | Path:
+        """A self-contained page with a column for each method; with a `path` it is written there."""
+        page = str(render("comparison-html", self.rationales, self.titles))
+        return page if path is None else write_text(path, page)
+
+    def __str__(self) -> str:
+        return str(render("comparison-text", self.rationales, self.titles))
+
+
+def compare(
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
+    raw_input: Any,
+    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry] = ("marc", "occlusion"),
+    *,
+    smooth: float | None = None,
+    progress: Callable[[float], None] | None = None,
+    **options: Any,
+) -> MethodComparison:
+    """Explain one input with several methods.
+
+    `methods`: as for `evaluate`, but no row of random scores is added. `smooth`: for every method that sets none.
+    `options`: target, against, seed, snap, threshold, share, top, curve and names, as for `explain`.
+    """
+    model = as_model(model)
+    entries = resolve_entries(methods, smooth, model.kind)[: len(methods)]
+    rationales = []
+    for number, entry in enumerate(entries):
+        report = None if progress is None else _method_progress(progress, number, len(entries))
+        rationales.append(
+            explain(model, raw_input, method=entry.method, smooth=entry.smooth, progress=report, **options)
+        )
+    return MethodComparison(tuple(entry.title for entry in entries), tuple(rationales))
+
+
+def _method_progress(progress: Callable[[float], None], number: int, methods: int) -> Callable[[float], None]:
+    return lambda share: progress((number + min(share, 1.0)) / methods)

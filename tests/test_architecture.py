@@ -1,0 +1,86 @@
+"""Imports between the rooms of the package point one way, also where a module is imported inside a function."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import rationales
+
+PACKAGE = Path(rationales.__file__).parent
+LAYERS = (  # from top to bottom; a room may import its own layer and those below
+    {"__main__", "app", "cli", "demo"},
+    {"corpus", "experiments"},
+    {"report"},
+    {"evaluation", "groundtruth"},
+    {"pipeline"},
+    {"checks", "rule_choice", "scoring", "selection_curves", "targets"},
+    {"methods"},
+    {"masks"},
+    {"models", "data"},
+    {"data_frames", "rationale", "rationale_parts", "rendering", "storage"},
+    {"errors", "files", "options", "version"},
+)
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+MAX_FILES = 16
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imported_modules(path: Path):
+    """(line, module) of every import in a file, also inside functions, and of every string that names a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
+            yield node.lineno, node.module
+            if node.module == "rationales":
+                yield from ((node.lineno, f"rationales.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("rationales."):
+            yield node.lineno, node.value.partition(" ")[0]
+
+
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
+
+
+def test_every_room_has_its_place():
+    rooms = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in SOURCES}
+    assert rooms <= LEVEL.keys()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_imports_upward(path):
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    upward = [
+        f"line {line}: {module}"
+        for line, module in imported_modules(path)
+        if module.startswith("rationales.") and LEVEL.get(room_of(module), len(LAYERS)) < LEVEL[room]
+    ]
+    assert not upward
+
+
+def test_the_check_sees_an_import_inside_a_function(tmp_path):
+    file = tmp_path / "lazy.py"
+    file.write_text("def late():\n    from rationales.report.html import page\n    return page\n", encoding="utf-8")
+    assert list(imported_modules(file)) == [(2, "rationales.report.html")]
+
+
+def test_no_folder_is_crowded():
+    sizes = Counter(path.parent for path in PACKAGE.rglob("*.py"))
+    assert {str(folder.relative_to(PACKAGE)): count for folder, count in sizes.items() if count > MAX_FILES} == {}
+
+
+def test_no_class_name_is_used_twice():
+    names = Counter(
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []
