@@ -211,21 +211,23 @@ class TestResult:
         assert torch.equal(result.keep[real], result.field[real].sigmoid())
         assert not result.keep[~real].any()
 
-    def test_a_field_beyond_the_range_of_the_sigmoid_keeps_its_values(self):
+    def test_a_field_whose_sigmoids_are_equal_keeps_its_values(self):
         """In single precision the sigmoids of 20 and 30 are both 1; the field is not computed from them."""
-        field, real = torch.tensor([[20.0, 30.0]]), torch.ones(1, 2, dtype=torch.bool)
+        field, real = torch.tensor([[20.0, 30.0, -40.0]]), torch.ones(1, 3, dtype=torch.bool)
         result = MaskResult(field, real, [1], ["steps"], field, field, [0.0])
-        assert result.keep.tolist() == [[1.0, 1.0]]
-        assert result.field.tolist() == [[20.0, 30.0]]
+        assert result.keep.tolist() == [[1.0, 1.0, pytest.approx(0.0)]]
+        assert result.field.tolist() == [[20.0, 30.0, -40.0]]
+        limits = torch.logit(torch.tensor([1.0, 1.0, 0.0]), eps=1e-7)
+        assert torch.allclose(result.bounded_field[0], limits)
 
-    def test_marc_scores_come_from_the_field(self, monkeypatch):
-        """Units whose fields lie between 20 and 30 have different scores, although all of their keeps are nearly 1."""
-        model, encoded = prepared(["The bread wasn't bad at all!"])
+    def test_marc_scores_come_from_the_field_and_not_from_its_rounded_sigmoid(self, monkeypatch):
+        """In single precision the sigmoids of 7 values between 13 and 13.1 are fewer than 7 numbers."""
+        model = rationales.load(*tiny("bert"))
         with model.borrowed():
-            batch = model.batch(encoded)
-            shape = (batch.masks, batch.size[1])
-            field = torch.linspace(20, 30, shape[1], dtype=batch.dtype).expand(shape)
-            result = MaskResult(field, torch.ones(shape, dtype=torch.bool), [1], ["steps"], field, field, [0.0])
+            batch = model.batch(model.encode([TextInput("The bread wasn't bad at all!")]))
+            field = torch.linspace(13, 13.1, batch.size[1])[None]
+            assert len(field.sigmoid().unique()) < field.shape[1] == 7
+            result = MaskResult(field, batch.rows.real, [1], ["steps"], field, field, [0.0])
             monkeypatch.setattr("rationales.methods.marc.optimize", lambda *_: result)
             scores = build("marc", {"mask_weight": 1.0}).scores(batch, torch.tensor([0])).scores[0]
         assert (scores.diff() > 0).all()

@@ -22,6 +22,8 @@ from rationales.masks.stopping import MaskProgress, Stopping, stopping
 from rationales.models.batch import Batch
 from rationales.models.precision import in_half
 
+FIELD_RANGE = (-16.118095, 15.942385)  # logits of 1e-7 and of 1 - 1e-7 in single precision
+
 
 @dataclass(frozen=True)
 class MaskResult:
@@ -39,6 +41,11 @@ class MaskResult:
     def keep(self) -> Tensor:
         """(M, n): the optimised masks, 0 for padding."""
         return torch.where(self.real, self.field.sigmoid(), 0.0)
+
+    @property
+    def bounded_field(self) -> Tensor:
+        """(M, n): the field within FIELD_RANGE, so that extreme values do not dominate its standard deviation."""
+        return self.field.clamp(*FIELD_RANGE)
 
 
 def optimize(

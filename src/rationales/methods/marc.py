@@ -40,7 +40,7 @@ class Marc(MaskSettings, Method):
         keep, steps = result.keep, result.steps
         if self.level_weight:  # the field is optimised for every size: select the one that suffices
             fast_batch, _ = fast_precision(batch, self)
-            z, size = result.field, None
+            z, size = result.bounded_field, None
             if batch.grid is not None:
                 z, size, steps = sharpen(z, fast_batch, target, self, result)
             keep = final_scores(z, fast_batch, target, self, size) * result.real

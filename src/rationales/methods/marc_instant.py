@@ -64,7 +64,7 @@ class MarcInstant(Method):
         steps, stop = [0] * batch.inputs, list[str]()
         if self.refine:
             result = refine(batch, target, replace(settings, steps=self.refine), (w, sigma), progress)
-            z, steps, stop = result.field, result.steps, result.stop
+            z, steps, stop = result.bounded_field, result.steps, result.stop
         if batch.rows.contrast is None and (settings.mask_weight or not self.refine):  # else `best_size` selects it
             size = mask_size(z.sigmoid(), batch)
         scoring_batch = batch if size is not None else fast_precision(batch, settings)[0]

@@ -82,7 +82,7 @@ def target_field(batch: TextBatch, target: Tensor, objective: MaskSettings) -> T
     """(M, n): the optimised field in standard deviations, shifted so that the rationale is above 0."""
     result = optimize(batch, target, objective)
     with torch.no_grad():
-        z = scaled(result.field, batch)
+        z = scaled(result.bounded_field, batch)
         fast_batch, _ = fast_precision(batch, objective)
         size = best_size(unit_order(z, fast_batch, objective), fast_batch, target, objective).size
         q, _ = edge(z, batch, size.repeat_interleave(batch.views), CUT_SOFTNESS)
