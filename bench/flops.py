@@ -79,5 +79,5 @@ def rows_per_step(settings: MaskSettings, batch: Batch) -> float:
 
     With `views="turn"` a step looks at one of the baselines alone, so that each row has its turn in some of the steps.
     """
-    masks = 2 * (bool(settings.own) + bool(settings.levels))
+    masks = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
     return masks / batch.views if settings.views == "turn" else masks

@@ -17,7 +17,7 @@ import torch
 
 import rationales
 from rationales.errors import OptionError
-from rationales.masks.train_masker import TrainSettings, train
+from rationales.masks.instant.training import TrainSettings, train
 from rationales.methods import build
 from rationales.models.batch import Batch
 from rationales.models.text import TextModel
@@ -116,7 +116,7 @@ def _masker(model: TextModel, text: str, path: str | None, folder: Path) -> tupl
         rationales.explain(model, "a text", method="marc-instant")
         return {}, "the masker that ships"
     except OptionError:
-        masker = train(model, [text], TrainSettings(steps=1, looks=1))
+        masker = train(model, [text], TrainSettings(steps=1, validations=1))
         return {"masker": str(masker.save(folder / "masker.safetensors"))}, "a masker of the default size, not trained"
 
 

@@ -18,22 +18,22 @@ from rationales.models.text import TextModel
 from rationales.models.tokens import TextInput
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from reference.marc import Literal, explain  # found there only
+from reference.marc import LiteralSettings, explain  # found there only
 
 
-def settings(method: Marc) -> Literal:
+def settings(method: Marc) -> LiteralSettings:
     """The same by the paper's names."""
-    return Literal(
+    return LiteralSettings(
         steps=method.steps,
-        rate=method.rate,
+        learning_rate=method.learning_rate,
         cosine=method.schedule == "cosine",
-        decay=method.decay,
+        weight_decay=method.weight_decay,
         alpha_lambda=method.sparsity,
-        alpha_sigma=method.width,
-        w=method.start_w,
-        sigma=method.start_sigma,
-        floor=method.floor,
-        reach=method.reach,
+        alpha_sigma=method.sigma_weight,
+        w=method.initial_w,
+        sigma=method.initial_sigma,
+        complement_floor=method.complement_floor,
+        max_sigma_share=method.max_sigma_share,
     )
 
 
@@ -64,7 +64,7 @@ def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> d
         scores["paper"] = rationale.scores
         steps.append(rationale.steps)
 
-    def theirs(how: Literal) -> torch.Tensor:
+    def theirs(how: LiteralSettings) -> torch.Tensor:
         return torch.cat(explain(module, encoded[0], target, model.tokenizer.pad_token_id, "softmax", how))
 
     def frozen() -> None:
@@ -89,7 +89,7 @@ def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> d
     return row
 
 
-def _as_long(steps: int) -> Literal:
+def _as_long(steps: int) -> LiteralSettings:
     """The paper's settings, so many steps."""
     method = build("marc", {"preset": "paper", "steps": steps})
     assert isinstance(method, Marc)

@@ -22,14 +22,14 @@ import torch
 import rationales
 from rationales.data import read_data
 from rationales.data.archives import find, unpacked
-from rationales.masks.descent import losses
-from rationales.masks.masker_file import Masker
+from rationales.masks.instant.length_buckets import LengthBuckets
+from rationales.masks.instant.masker_file import Masker
+from rationales.masks.instant.refine import refine
+from rationales.masks.instant.training import TrainSettings, ValidationResult, train
 from rationales.masks.objective import Problem
 from rationales.masks.optimize import optimize
-from rationales.masks.refine import refine
+from rationales.masks.optimizer_step import losses
 from rationales.masks.settings import DEFAULT, MaskSettings
-from rationales.masks.shelves import Shelves
-from rationales.masks.train_masker import Look, TrainSettings, train
 from rationales.models.text import TextModel
 from rationales.models.units import sentences
 
@@ -53,7 +53,9 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=LONGEST, help="words of a training passage at most")
     parser.add_argument("--no-whole", action="store_true", help="no whole reviews among the training texts")
     parser.add_argument("--train", type=json.loads, default={}, help='JSON: {"width": 160, "inputs": 64, ...}')
-    parser.add_argument("--objective", type=json.loads, default={}, help='JSON: options of marc, {"levels": 0.5, ...}')
+    parser.add_argument(
+        "--objective", type=json.loads, default={}, help='JSON: options of marc, {"level_weight": 0.5, ...}'
+    )
     parser.add_argument("--half", action="store_true", help="store half precision")
     parser.add_argument("--val", type=int, default=200, help="validation reviews that are judged; 0: none")
     parser.add_argument("--longest-val", type=int, help="leave out longer reviews, in words: for a dry run")
@@ -70,7 +72,7 @@ def main() -> None:
         f"{len(texts)} texts of {lengths.min()} to {lengths.max()} words, {lengths.mean():.0f} on average", flush=True
     )
     how = replace(TrainSettings(steps=args.steps, minutes=args.minutes, inputs=64, seed=args.seed), **args.train)
-    masker = train(model, texts, how, replace(DEFAULT, **args.objective), tell=_print_progress)
+    masker = train(model, texts, how, replace(DEFAULT, **args.objective), on_validation=_print_progress)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     masker.save(args.out, args.half)
     weights = sum(parameter.numel() for parameter in masker.network.parameters())
@@ -123,7 +125,7 @@ def judge(model: TextModel, masker: Masker, path: Path, eraser: Path, count: int
     ]
     reviews = [review for review in reviews if review.gold.any()][:count]
     print(f"\n{len(reviews)} validation reviews, {model.name}")
-    if masker.card.objective.own:  # else a field is anchored to something that no pair of w and sigma tells
+    if masker.card.objective.mask_weight:  # else a field is anchored to something that no pair of w and sigma tells
         print("MaRC's loss (Eq. 8 without noise), predicted class")
         for name, value in _losses(model, masker, [review.text for review in reviews]).items():
             print(f"{name:<28} {value:.4f}", flush=True)
@@ -158,10 +160,10 @@ def _losses(model: TextModel, masker: Masker, texts: list[str], at_once: int = 6
     for begin in range(0, len(texts), at_once):
         sources = [model.read(text, None) for text in texts[begin : begin + at_once]]
         with model.borrowed():
-            for shelf in Shelves(model, sources, 0):
-                batch, target = shelf.batch, shelf.predicted
+            for bucket in LengthBuckets(model, sources, 0):
+                batch, target = bucket.batch, bucket.predicted_labels
                 start = masker(batch, target)
-                refined = refine(batch, target, replace(objective, steps=REFINE, rate=0.1), start)
+                refined = refine(batch, target, replace(objective, steps=REFINE, learning_rate=0.1), start)
                 scratch = optimize(batch, target, objective)
                 for name, pair in {
                     "masker": start,
@@ -173,7 +175,7 @@ def _losses(model: TextModel, masker: Masker, texts: list[str], at_once: int = 6
 
 
 def _loss(batch: Any, target: torch.Tensor, objective: MaskSettings, pair: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    problem = Problem.of(batch, target, replace(objective, noise=0.0, flip=0.0))
+    problem = Problem.of(batch, target, replace(objective, noise=0.0, flip_share=0.0))
     with torch.no_grad():
         return losses(problem, pair[0], pair[1], torch.zeros(batch.masks, dtype=torch.long, device=batch.device)).cpu()
 
@@ -192,9 +194,9 @@ def _quality(model: TextModel, reviews: list[Any], method: str, options: dict[st
     return {key: interval(values) for key, values in figures.items()} | {"seconds": seconds}
 
 
-def _print_progress(look: Look) -> None:
-    star = " *" if look.best else ""
-    print(f"step {look.step:>6}  {look.seconds:5.0f} s  held-out loss {look.loss:.4f}{star}", flush=True)
+def _print_progress(result: ValidationResult) -> None:
+    star = " *" if result.best else ""
+    print(f"step {result.step:>6}  {result.seconds:5.0f} s  held-out loss {result.loss:.4f}{star}", flush=True)
 
 
 if __name__ == "__main__":

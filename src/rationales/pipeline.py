@@ -17,7 +17,7 @@ from torch import Tensor
 from rationales.checks import SelectionSummary, selection_notes
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smooth_scores
-from rationales.masks.snapping import snapped
+from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
 from rationales.models.contrast import CHOSEN
@@ -247,7 +247,7 @@ def _score(
     selected = by_rule
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
         words, values = [text.units for text in encoded], [unit_scores.numpy() for unit_scores in scores]
-        selected = snapped(question, question_target, question_full, words, values, by_rule)
+        selected = snap_selections(question, question_target, question_full, words, values, by_rule)
     keep = batch.spread([torch.from_numpy(selection).float() for selection in selected])
     predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
     probabilities = dict(

@@ -85,7 +85,7 @@ def run(model, inputs, options):
     return TimedDescent(method, batch, found.steps, 1.0), sum(rows)
 
 
-@pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"levels": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"level_weight": 0.5}])
 def test_the_rows_of_texts(options):
     model = random_text("bert-tiny", torch.device("cpu"), segment=32, overlap=4)
     seen, rows = run(model, [words(8), words(60)], options)

@@ -98,10 +98,10 @@ class TestRows:
         )
         assert (occlusion.window, occlusion.stride) == (5, 1)
         assert (gradients.steps, gradients.reduce) == (50, "sum")
-        assert (lime.samples, lime.least, lime.most, lime.following, lime.kernel) == (50, 0.05, 0.13, 3, 0.0)
+        assert (lime.samples, lime.min_share, lime.max_share, lime.following, lime.kernel) == (50, 0.05, 0.13, 3, 0.0)
         assert shapley.orders == 25
         marc = build("marc", {"preset": "paper"})
-        changed = {"noise": ("noise", "flip"), "sparsity": ("sparsity",), "width": ("width",)}
+        changed = {"noise": ("noise", "flip_share"), "sparsity": ("sparsity",), "width": ("sigma_weight",)}
         changed |= {"complement": ("complement",)}
         for row, options in changed.items():
             assert build("marc", dict(ROWS[f"without-{row}"].options)) == replace(marc, **dict.fromkeys(options, 0.0))

@@ -38,7 +38,7 @@ QUICK = {
     "kernel-shap": {"samples": 30},
     "shapley-sampling": {"orders": 1},
 }
-CELLS = {name: {"every": 8} for name in ("lime", "kernel-shap", "shapley-sampling", "marc")}
+CELLS = {name: {"cell": 8} for name in ("lime", "kernel-shap", "shapley-sampling", "marc")}
 
 
 def tokenizer():

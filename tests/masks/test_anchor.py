@@ -1,4 +1,4 @@
-"""Log-odds as what counts at a level, and what the first steps collect as a part of the field."""
+"""Log-odds as the loss at a level, and the warm-up gradient as a part of the field."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from masks.test_levels import TEXTS, batch_of, fields
 from methods.keyword import keyword_model
 
 import rationales
-from rationales.masks.descent import field_of, keep_of, step
-from rationales.masks.levels import scaled, standard
+from rationales.masks.levels import scaled
 from rationales.masks.objective import Problem, log_odds, loss
 from rationales.masks.optimize import optimize
+from rationales.masks.optimizer_state import OptimizerState
+from rationales.masks.optimizer_step import field_of, keep_logit, step
 from rationales.masks.settings import DEFAULT, PAPER, replace
-from rationales.masks.state import State
 
-ANCHORED = replace(DEFAULT, steps=30, warm=6, anchor=0.7, anchor_sigma=3.0, stop="steps")
+ANCHORED = replace(DEFAULT, steps=30, warmup_steps=6, anchor=0.7, anchor_sigma=3.0, stop="steps")
 
 
 @pytest.fixture(scope="module")
@@ -33,46 +33,47 @@ def units_of(batch, number):
 class TestScaled:
     def test_mean_and_deviation_over_the_units_of_an_input(self, tiny):
         batch = tiny[1]
-        found = scaled(5 * fields(batch) + 2, batch)
+        actual = scaled(5 * fields(batch) + 2, batch)
         for number in range(1, batch.inputs):
             rows, real = units_of(batch, number)
-            values = found[rows][real]
+            values = actual[rows][real]
             assert float(values.mean()) == pytest.approx(0, abs=1e-9)
             assert float(values.square().mean()) == pytest.approx(1, abs=1e-6)
-        assert torch.equal(standard(fields(batch), batch), torch.sigmoid(2 * scaled(fields(batch), batch)))
 
     def test_a_flat_field_is_zero_and_has_a_gradient(self, tiny):
         batch = tiny[1]
         z = torch.full_like(fields(batch), 3.0).requires_grad_()
-        found = scaled(z, batch)
-        assert not found.any()
-        (slope,) = torch.autograd.grad((found * fields(batch)).sum(), z)
-        assert torch.isfinite(slope).all()
-        assert slope.abs().max() > 0
+        actual = scaled(z, batch)
+        assert not actual.any()
+        (gradient,) = torch.autograd.grad((actual * fields(batch)).sum(), z)
+        assert torch.isfinite(gradient).all()
+        assert gradient.abs().max() > 0
 
 
 class TestLogOdds:
     def test_is_the_target_against_the_rest_averaged_over_segments(self, tiny):
         batch = tiny[1]
-        made = torch.Generator().manual_seed(1)
-        logits = torch.randn((2, batch.size[0], batch.classes), generator=made, dtype=batch.dtype)
+        generator = torch.Generator().manual_seed(1)
+        logits = torch.randn((2, batch.size[0], batch.classes), generator=generator, dtype=batch.dtype)
         target = torch.tensor([0, 1, 1])
         for share in (0.0, 0.25):
-            found = log_odds(batch, target, logits, share)
+            actual = log_odds(batch, target, logits, share)
             for number in range(3):
                 rows = torch.nonzero(batch.rows.input == number).flatten().tolist()
-                own = int(target[number])
+                target_index = int(target[number])
                 for side in range(2):
                     odds = []
                     for row in rows:
                         values = logits[side, row].tolist()
-                        others = math.log(sum(math.exp(v) for place, v in enumerate(values) if place != own))
-                        odds.append((1 - share) * (values[own] - others) + share * values[own])
-                    assert float(found[side, number, 0]) == pytest.approx(sum(odds) / len(odds), abs=1e-9)
+                        other_odds = math.log(
+                            sum(math.exp(v) for index, v in enumerate(values) if index != target_index)
+                        )
+                        odds.append((1 - share) * (values[target_index] - other_odds) + share * values[target_index])
+                    assert float(actual[side, number, 0]) == pytest.approx(sum(odds) / len(odds), abs=1e-9)
 
     def test_the_complement_need_not_fall_below_the_floor(self, tiny):
         batch, target = tiny[1], torch.zeros(3, dtype=torch.long)
-        how = replace(DEFAULT, width=0.0)
+        how = replace(DEFAULT, sigma_weight=0.0)
         floor = torch.full((3, 1), 0.5, dtype=batch.dtype)
         problem = Problem(batch, target, how, floor)
         low, lower = (torch.zeros((2, batch.size[0], batch.classes), dtype=batch.dtype) for _ in range(2))
@@ -89,8 +90,8 @@ class TestAnchor:
         how = ANCHORED.on(batch.grid)
         with model.borrowed():
             problem = Problem.of(batch, torch.ones(3, dtype=torch.long), how)
-            state = State.start(batch, how)
-            for _ in range(how.warm):
+            state = OptimizerState.start(batch, how)
+            for _ in range(how.warmup_steps):
                 assert not state.anchor.any()
                 assert not state.w.any()
                 state = step(problem, state)
@@ -99,16 +100,16 @@ class TestAnchor:
             smoothed = []
             for line, there, at in zip(state.w[rows], real, batch.rows.position[: batch.masks][rows], strict=True):
                 w, x = line[there].tolist(), at[there].tolist()
-                wide = min(3.0, max(1.0, how.reach * len(x)))  # a short text is not smoothed into one slope
+                sigma = min(3.0, max(1.0, how.max_sigma_share * len(x)))  # bounded in a short text
                 smoothed += [
-                    sum(value * math.exp(-((b - a) ** 2) / wide**2) for value, b in zip(w, x, strict=True)) for a in x
+                    sum(value * math.exp(-((b - a) ** 2) / sigma**2) for value, b in zip(w, x, strict=True)) for a in x
                 ]
             mean = sum(smoothed) / len(smoothed)
             size = math.sqrt(sum((value - mean) ** 2 for value in smoothed) / len(smoothed)) or 1.0
             units = len(set(batch.rows.unit[: batch.masks][rows][real].tolist()))
-            long = 1 - min(1.0, max(0.0, (120 - units) / 80))  # in short texts words are told apart
-            wanted = [long * (value - mean) / size for value in smoothed]
-            assert state.anchor[rows][real].tolist() == pytest.approx(wanted, abs=1e-6)
+            longness = 1 - min(1.0, max(0.0, (120 - units) / 80))  # no anchor in short texts
+            expected = [longness * (value - mean) / size for value in smoothed]
+            assert state.anchor[rows][real].tolist() == pytest.approx(expected, abs=1e-6)
         assert state.anchor.any()
         later = step(problem, state)
         assert torch.equal(later.anchor, state.anchor)
@@ -121,7 +122,7 @@ class TestAnchor:
         assert torch.equal(field_of(batch, ANCHORED, w, sigma, z), scaled(plain, batch) + 0.7 * z)
         assert torch.equal(field_of(batch, replace(ANCHORED, anchor=0.0), w, sigma, z), plain)
         both = scaled(plain, batch) + 0.7 * z
-        assert torch.equal(keep_of(batch, ANCHORED, w, sigma, z), standard(both, batch))
+        assert torch.equal(keep_logit(batch, ANCHORED, w, sigma, z), 2 * scaled(both, batch))
 
     def test_alone_equals_in_a_batch(self, tiny):
         model, batch = tiny
@@ -133,10 +134,10 @@ class TestAnchor:
                 assert torch.allclose(mine, alone, atol=1e-6)
 
     def test_needs_steps_that_collect(self):
-        assert replace(DEFAULT, warm=0).on(None).anchor == 0
+        assert replace(DEFAULT, warmup_steps=0).on(None).anchor == 0
         assert replace(DEFAULT, steps=2).on(None).anchor == 0
         assert DEFAULT.on(None).anchor == DEFAULT.anchor > 0
-        assert PAPER.anchor == PAPER.warm == 0
+        assert PAPER.anchor == PAPER.warmup_steps == 0
 
     def test_both_keywords_are_found(self):
         model = rationales.load(*keyword_model("bridge", "joke"))
@@ -144,6 +145,6 @@ class TestAnchor:
         result = rationales.explain(model, text)
         words = [unit.text for unit in result.units]
         for word in ("bridge", "joke"):
-            place = words.index(word)
-            assert result.scores[place] == result.scores[max(0, place - 2) : place + 3].max()
+            index = words.index(word)
+            assert result.scores[index] == result.scores[max(0, index - 2) : index + 3].max()
         assert result.probabilities["rationale"]["found"] >= 0.9 * result.probabilities["full"]["found"]

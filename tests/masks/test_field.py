@@ -16,9 +16,9 @@ from rationales.models.tokens import PART_GAP
 
 
 @st.composite
-def lines(draw, most=9):
+def lines(draw, max_length=9):
     """Several lines of equal length with words anywhere, some of them the far part of a pair."""
-    count, length = draw(st.integers(1, 3)), draw(st.integers(1, most))
+    count, length = draw(st.integers(1, 3)), draw(st.integers(1, max_length))
     gap = draw(st.integers(0, length))
 
     def numbers(low, high):
@@ -53,27 +53,27 @@ class TestLineField:
         z, by_w, by_sigma = run(case, power)
         for number, (w, sigma, position, weight) in enumerate(zip(*case, strict=True)):
             assert z[number].tolist() == pytest.approx(literal.field(w, sigma, position, power), abs=1e-10)
-            wanted = literal.slopes(w, sigma, position, power, weight)
-            assert by_w[number].tolist() == pytest.approx(wanted[0], abs=1e-10)
-            assert by_sigma[number].tolist() == pytest.approx(wanted[1], abs=1e-10, rel=1e-10)
+            expected = literal.gradients(w, sigma, position, power, weight)
+            assert by_w[number].tolist() == pytest.approx(expected[0], abs=1e-10)
+            assert by_sigma[number].tolist() == pytest.approx(expected[1], abs=1e-10, rel=1e-10)
 
     @settings(max_examples=20)
-    @given(case=lines(most=14), block=st.integers(1, 6))
+    @given(case=lines(max_length=14), block=st.integers(1, 6))
     def test_blocks_change_nothing(self, power, case, block):
-        whole = run(case, power)
+        single_block = run(case, power)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(field, "BLOCK", block)
             pieces = run(case, power)
-        assert all(torch.allclose(a, b, atol=1e-12, rtol=1e-12) for a, b in zip(whole, pieces, strict=True))
+        assert all(torch.allclose(a, b, atol=1e-12, rtol=1e-12) for a, b in zip(single_block, pieces, strict=True))
 
     @given(case=lines(), entries=st.integers(1, 200))
     def test_some_lines_at_a_time_change_nothing(self, power, case, entries):
         w, sigma, position, _ = tensors(*case)
-        whole = line_field(w, sigma, position, power)
+        single_block = line_field(w, sigma, position, power)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(field, "ENTRIES", entries)
             pieces = line_field(w, sigma, position, power)
-        assert torch.allclose(whole, pieces, atol=1e-12, rtol=1e-12)
+        assert torch.allclose(single_block, pieces, atol=1e-12, rtol=1e-12)
 
     def test_a_long_line_never_holds_its_whole_kernel(self, power, monkeypatch):
         """Nothing that is kept for the backward pass grows with the square of the length."""
@@ -102,8 +102,8 @@ class TestLineField:
         """At any width that fits a text of hundreds of words."""
         position = torch.cat([torch.arange(300.0), torch.arange(300.0) + 300 + PART_GAP])[None].double()
         sigma = torch.full_like(position, 100.0)
-        one = 5.0 * (position < PART_GAP).double()
-        assert line_field(one, sigma, position, power)[0, 300:].abs().max() < 1e-40
+        first_text_w = 5.0 * (position < PART_GAP).double()
+        assert line_field(first_text_w, sigma, position, power)[0, 300:].abs().max() < 1e-40
 
     def test_width_is_the_distance_at_which_a_third_is_left(self, power):
         """exp(-1) at distance sigma (sigma squared) or its root (sigma as printed)."""
@@ -113,31 +113,33 @@ class TestLineField:
 
 class TestSmooth:
     @given(st.lists(st.floats(-5, 5), min_size=1, max_size=9), st.floats(0.05, 50), st.integers(0, 4))
-    def test_equals_the_formula_and_ignores_padding(self, scores, width, more):
-        position = [float(place) for place in range(len(scores))]
-        padded = torch.tensor([scores + [7.0] * more], dtype=torch.float64)
-        places = torch.tensor([position + [0.0] * more], dtype=torch.float64)
-        real = torch.tensor([[True] * len(scores) + [False] * more])
-        found = smooth(padded, on_a_line(places, real), width)[0]
-        assert found[: len(scores)].tolist() == pytest.approx(literal.smooth(scores, position, width), abs=1e-10)
-        assert found[len(scores) :].tolist() == [0.0] * more
+    def test_equals_the_formula_and_ignores_padding(self, scores, width, padding):
+        position = [float(index) for index in range(len(scores))]
+        padded = torch.tensor([scores + [7.0] * padding], dtype=torch.float64)
+        positions = torch.tensor([position + [0.0] * padding], dtype=torch.float64)
+        real = torch.tensor([[True] * len(scores) + [False] * padding])
+        smoothed = smooth(padded, on_a_line(positions, real), width)[0]
+        assert smoothed[: len(scores)].tolist() == pytest.approx(literal.smooth(scores, position, width), abs=1e-10)
+        assert smoothed[len(scores) :].tolist() == [0.0] * padding
 
     @given(st.floats(-5, 5), st.floats(0.05, 500), st.integers(1, 40))
     def test_a_constant_stays_what_it_is(self, value, width, count):
         line = torch.full((1, count), value, dtype=torch.float64)
-        found = smooth(line, on_a_line(torch.arange(float(count)).double()[None], torch.ones(1, count).bool()), width)
-        assert torch.allclose(found, line, atol=1e-12)
+        smoothed = smooth(
+            line, on_a_line(torch.arange(float(count)).double()[None], torch.ones(1, count).bool()), width
+        )
+        assert torch.allclose(smoothed, line, atol=1e-12)
 
     @given(st.lists(st.floats(-5, 5), min_size=2, max_size=9), st.floats(0.05, 50))
     def test_nothing_leaves_the_range_of_the_scores(self, scores, width):
         line = torch.tensor([scores], dtype=torch.float64)
-        places = torch.arange(float(len(scores))).double()[None]
-        found = smooth(line, on_a_line(places, torch.ones_like(line).bool()), width)
-        assert min(scores) - 1e-12 <= found.min()
-        assert found.max() <= max(scores) + 1e-12
+        positions = torch.arange(float(len(scores))).double()[None]
+        smoothed = smooth(line, on_a_line(positions, torch.ones_like(line).bool()), width)
+        assert min(scores) - 1e-12 <= smoothed.min()
+        assert smoothed.max() <= max(scores) + 1e-12
 
     def test_a_small_width_changes_nothing(self):
         line = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
-        real, places = torch.ones(2, 6, dtype=torch.bool), torch.arange(6.0).expand(2, 6)
+        real, positions = torch.ones(2, 6, dtype=torch.bool), torch.arange(6.0).expand(2, 6)
         for width in (0.1, 1e-3, 1e-12, 1e-30):
-            assert torch.allclose(smooth(line, on_a_line(places, real), width), line)
+            assert torch.allclose(smooth(line, on_a_line(positions, real), width), line)

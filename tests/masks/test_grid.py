@@ -21,11 +21,11 @@ EXACT = 10_000  # a radius that covers any grid here
 
 
 @st.composite
-def cases(draw, most=(24, 20), masks=3, every=1):
-    """w, sigma, slopes, every, size: any shape, one sigma for all or each its own, from 0.6 to 60."""
-    every = draw(st.integers(1, every))
-    size = (draw(st.integers(1, most[0])), draw(st.integers(1, most[1])))
-    cells = [-(-side // every) for side in size]
+def cases(draw, max_size=(24, 20), masks=3, max_cell=1):
+    """w, sigma, gradients, cell, size: any shape, one sigma for all or each its own, from 0.6 to 60."""
+    cell = draw(st.integers(1, max_cell))
+    size = (draw(st.integers(1, max_size[0])), draw(st.integers(1, max_size[1])))
+    cells = [-(-side // cell) for side in size]
     count = draw(st.integers(1, masks))
     low = draw(st.floats(0.6, 60))
     high = draw(st.one_of(st.just(low), st.floats(low, 60)))
@@ -39,7 +39,7 @@ def cases(draw, most=(24, 20), masks=3, every=1):
         return (0.5 + 0.5 * uniform(*shape)) * torch.where(uniform(*shape) < draw(st.floats(0, 1)), -1.0, 1.0)
 
     sigma = (low * (high / low) ** uniform(count, *cells)).clamp(0.6, 60)
-    return signed(count, *cells), sigma, signed(count, *size), every, size
+    return signed(count, *cells), sigma, signed(count, *size), cell, size
 
 
 def run(case, power=1, dtype=torch.float64, device="cpu", **options):
@@ -47,21 +47,21 @@ def run(case, power=1, dtype=torch.float64, device="cpu", **options):
     w, sigma, weight = (value.to(device, dtype).clone() for value in case[:3])
     w.requires_grad_()
     sigma.requires_grad_()
-    z = grid_field(w, sigma, power, every=case[3], size=case[4], **options)
+    z = grid_field(w, sigma, power, cell=case[3], size=case[4], **options)
     return (z.detach(), *torch.autograd.grad((z * weight).sum(), (w, sigma)))
 
 
-def wanted(case, power):
-    w, sigma, weight, every, size = case
-    return (literal.field(w, sigma, power, every, size), *literal.slopes(w, sigma, weight, power, every, size))
+def expected_values(case, power):
+    w, sigma, weight, cell, size = case
+    return (literal.field(w, sigma, power, cell, size), *literal.gradients(w, sigma, weight, power, cell, size))
 
 
-def error(found, case, power=1, overall=False):
+def error(actual, case, power=1, overall=False):
     """The largest difference to the literal sums, relative to the same sum of absolute values (or a mask's largest)."""
-    scale = wanted((case[0].abs(), case[1], case[2].abs(), *case[3:]), power)
+    scale = expected_values((case[0].abs(), case[1], case[2].abs(), *case[3:]), power)
     if overall:
         scale = [value.amax((1, 2), keepdim=True) for value in scale]
-    pairs = zip(found, wanted(case, power), scale, strict=True)
+    pairs = zip(actual, expected_values(case, power), scale, strict=True)
     return max(float(((a.cpu() - b).abs() / c.clamp(min=1e-30)).max()) for a, b, c in pairs)
 
 
@@ -75,7 +75,7 @@ class TestEqualsTheFormula:
     def test_in_single_precision_within_the_radius(self, power, case):
         assert error(run(case, power, torch.float32), case, power) < 1e-4
 
-    @given(case=cases(every=5))
+    @given(case=cases(max_cell=5))
     def test_on_coarser_grids(self, power, case):
         """A pixel in the corner of a large cell with a small sigma has a z of 1e-6: no share of that is promised."""
         assert error(run(case, power, radius=EXACT), case, power) < 1e-10
@@ -84,16 +84,16 @@ class TestEqualsTheFormula:
 
 class TestGridField:
     @settings(max_examples=5)
-    @given(case=cases(most=(5, 4), masks=2, every=2), power=st.sampled_from([1, 2]))
+    @given(case=cases(max_size=(5, 4), masks=2, max_cell=2), power=st.sampled_from([1, 2]))
     def test_its_gradients_are_its_slopes(self, case, power):
         w, sigma = case[0].requires_grad_(), case[1].requires_grad_()
 
         def field(w, sigma):
-            return grid_field(w, sigma, power, radius=EXACT, every=case[3], size=case[4])
+            return grid_field(w, sigma, power, radius=EXACT, cell=case[3], size=case[4])
 
         assert torch.autograd.gradcheck(field, (w, sigma))
 
-    @given(case=cases(most=(12, 12), masks=4, every=3), block=st.sampled_from([1, 100, 1 << 16]))
+    @given(case=cases(max_size=(12, 12), masks=4, max_cell=3), block=st.sampled_from([1, 100, 1 << 16]))
     def test_a_mask_is_the_same_in_any_company(self, case, block):
         """Also where its neighbours' sigma, and with it their radius, is larger."""
         case[1][1:] *= 3
@@ -102,10 +102,10 @@ class TestGridField:
             patch.setattr(grid, "BLOCK", block)
             for number in range(len(case[0])):
                 alone = run((*(value[number : number + 1] for value in case[:3]), *case[3:]), dtype=torch.float32)
-                for one, many in zip(alone, together, strict=True):
-                    assert torch.allclose(one[0], many[number], rtol=1e-6, atol=1e-6)
+                for single, batched in zip(alone, together, strict=True):
+                    assert torch.allclose(single[0], batched[number], rtol=1e-6, atol=1e-6)
 
-    @given(case=cases(most=(12, 12)), seed=st.integers(0, 2**31))
+    @given(case=cases(max_size=(12, 12)), seed=st.integers(0, 2**31))
     def test_what_is_not_real_contributes_nothing_and_learns_nothing(self, case, seed):
         real = torch.rand(case[0].shape, generator=torch.Generator().manual_seed(seed)) < 0.6
         without = (torch.where(real, case[0], 0.0), *case[1:])
@@ -113,7 +113,7 @@ class TestGridField:
         noise = odd[torch.arange(real.numel()).view(real.shape) % len(odd)]
         filled = (torch.where(real, case[0], noise), torch.where(real, case[1], noise), *case[2:])
         z, by_w, by_sigma = run(filled, real=real, radius=EXACT)
-        expected = wanted(without, 1)
+        expected = expected_values(without, 1)
         assert torch.allclose(z, expected[0], atol=1e-10)
         assert torch.allclose(by_w, torch.where(real, expected[1], 0.0), atol=1e-10)
         assert torch.allclose(by_sigma, torch.where(real, expected[2], 0.0), atol=1e-10)
@@ -144,9 +144,9 @@ class TestGridField:
 
     def test_narrow_sources_beside_wide_ones_leave_no_denormal_numbers(self):
         """exp(-d^2 / 0.6) falls below 1e-38 within the radius of sigma = 60; such numbers are slow to compute with."""
-        flow = -1 / torch.tensor([[0.6, 60.0]])
+        exponents = -1 / torch.tensor([[0.6, 60.0]])
         for square in range(int(CUTOFF * 60)):
-            assert float(grid._influence(flow, float(square), torch.empty_like(flow)).min()) > 1e-30
+            assert float(grid._kernel_at(exponents, float(square), torch.empty_like(exponents)).min()) > 1e-30
 
     @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
     def test_a_broken_sigma_is_seen_in_z(self, broken):
@@ -159,7 +159,7 @@ class TestGridField:
 
     def test_cells_that_do_not_cover_the_pixels_are_refused(self):
         with pytest.raises(ValueError, match="2 x 2 cells of 4 pixels do not cover 9 x 8 pixels"):
-            grid_field(torch.ones(1, 2, 2), torch.ones(1, 2, 2), every=4, size=(9, 8))
+            grid_field(torch.ones(1, 2, 2), torch.ones(1, 2, 2), cell=4, size=(9, 8))
 
 
 class TestMemory:
@@ -204,11 +204,11 @@ class TestNeighbourDifference:
         source = torch.Generator().manual_seed(seed)
         keep = torch.rand(2, height, width, generator=source, dtype=torch.float64)
         real = torch.rand(2, height, width, generator=source) < (1.1 if everything else 0.6)
-        found = neighbour_difference(keep, None if everything else real)
+        actual = neighbour_difference(keep, None if everything else real)
         expected = [
-            literal.neighbour_difference(one.tolist(), there.tolist()) for one, there in zip(keep, real, strict=True)
+            literal.neighbour_difference(mask.tolist(), there.tolist()) for mask, there in zip(keep, real, strict=True)
         ]
-        assert found.tolist() == pytest.approx(expected, abs=1e-12)
+        assert actual.tolist() == pytest.approx(expected, abs=1e-12)
 
     def test_padding_may_hold_anything(self):
         keep = torch.rand(1, 4, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -234,7 +234,7 @@ class TestInterpretedKernels:
     """The kernels without an accelerator: their arithmetic and borders, not what a compiler makes of them."""
 
     @settings(max_examples=15)
-    @given(case=cases(most=(7, 9), masks=2, every=3), power=st.sampled_from([1, 2]), exact=st.booleans())
+    @given(case=cases(max_size=(7, 9), masks=2, max_cell=3), power=st.sampled_from([1, 2]), exact=st.booleans())
     def test_equal_the_formula(self, case, power, exact):
         from rationales.masks.kernels import triton_grid
 
@@ -249,7 +249,7 @@ class TestInterpretedKernels:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA card")
 class TestOnAnAccelerator:
-    @given(case=cases(every=4), power=st.sampled_from([1, 2]))
+    @given(case=cases(max_cell=4), power=st.sampled_from([1, 2]))
     def test_equals_the_formula(self, case, power):
         assert error(run(case, power, torch.float32, "cuda"), case, power, overall=case[3] > 1) < 1e-4
 
@@ -274,5 +274,5 @@ class TestOnAnAccelerator:
         case = (w, sigma, torch.randn(2, 224, 224, generator=source), 1, (224, 224))
         fast = run(case, dtype=torch.float32, device="cuda")
         plain = run(case, dtype=torch.float32)
-        for one, other in zip(fast, plain, strict=True):
-            assert float((one.cpu() - other).abs().max() / other.abs().max()) < 1e-4
+        for fast_values, plain_values in zip(fast, plain, strict=True):
+            assert float((fast_values.cpu() - plain_values).abs().max() / plain_values.abs().max()) < 1e-4

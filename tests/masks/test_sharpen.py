@@ -11,13 +11,13 @@ pytest.importorskip("PIL")
 
 from models.test_image import SIDE, detector, scene
 
-from rationales.masks.descent import field_of
-from rationales.masks.finish import best_size, ordered
 from rationales.masks.optimize import optimize
+from rationales.masks.optimizer_step import field_of
+from rationales.masks.postprocess import best_size, unit_order
 from rationales.masks.settings import IMAGE
-from rationales.masks.sharpen import LARGE, sharpen
+from rationales.masks.sharpen import LARGE_SIZE, sharpen
 
-SETTINGS = replace(IMAGE, steps=60, every=4, start_sigma=8.0)
+SETTINGS = replace(IMAGE, steps=60, cell=4, initial_sigma=8.0)
 
 
 def test_a_field_that_points_away_from_the_cause_is_mended_and_a_good_field_is_left_alone():
@@ -30,15 +30,15 @@ def test_a_field_that_points_away_from_the_cause_is_mended_and_a_good_field_is_l
         w = torch.stack([result.w[0], -result.w[1]])  # the second field now points away from the square
         result = replace(result, w=w)
         z = field_of(batch, SETTINGS.on(batch.grid), w, result.sigma)
-        before = best_size(ordered(z, batch, SETTINGS), batch, target, SETTINGS)
+        before = best_size(unit_order(z, batch, SETTINGS), batch, target, SETTINGS)
         fields, size, steps = sharpen(z, batch, target, SETTINGS, result)
-        after = best_size(ordered(fields, batch, SETTINGS), batch, target, SETTINGS)
+        after = best_size(unit_order(fields, batch, SETTINGS), batch, target, SETTINGS)
     assert bool(before.sufficient[0])
-    assert float(before.size[0]) <= LARGE < float(before.size[1]) or not bool(before.sufficient[1])
+    assert float(before.size[0]) <= LARGE_SIZE < float(before.size[1]) or not bool(before.sufficient[1])
     assert torch.equal(fields[0], z[0])
     assert steps == [SETTINGS.steps, 2 * SETTINGS.steps]
     assert bool(after.sufficient[1])
-    assert float(size[1]) == float(after.size[1]) <= LARGE
+    assert float(size[1]) == float(after.size[1]) <= LARGE_SIZE
 
 
 def test_pictures_that_are_all_solved_cost_no_further_step():
@@ -47,7 +47,7 @@ def test_pictures_that_are_all_solved_cost_no_further_step():
         batch = model.batch(model.encode([model.read(scene(), None)]))
         target = batch.predict().argmax(-1)
         result = optimize(batch, target, SETTINGS)
-        z = torch.logit(result.keep, eps=1e-7)
+        z = result.field
         fields, _, steps = sharpen(z, batch, target, SETTINGS, result)
     assert fields is z
     assert steps == [SETTINGS.steps]

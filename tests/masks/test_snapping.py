@@ -9,7 +9,7 @@ from families import tokenizer_of
 from methods.keyword import WeightedWordsModel
 
 import rationales
-from rationales.masks.snapping import MOST, Change, changes
+from rationales.masks.snapping import MAX_CHANGES, EdgeChange, edge_changes
 from rationales.models.units import words
 from rationales.models.word_groups import cuts
 from rationales.rationale import Rationale
@@ -29,13 +29,13 @@ def units_of(text):
 
 def marked(text, selected):
     """The text with the spans of `selected` in brackets."""
-    units, shown, position = units_of(text), "", 0
+    units, bracketed, position = units_of(text), "", 0
     for index, unit in enumerate(units):
         opens = bool(selected[index]) and not (index and selected[index - 1])
         closes = bool(selected[index]) and not (index + 1 < len(units) and selected[index + 1])
-        shown += text[position : unit.start] + "[" * opens + unit.text + "]" * closes
+        bracketed += text[position : unit.start] + "[" * opens + unit.text + "]" * closes
         position = unit.end
-    return shown + text[position:]
+    return bracketed + text[position:]
 
 
 def selection_of(brackets):
@@ -56,7 +56,8 @@ def alternatives(brackets, best=None):
     units = units_of(text)
     scores = np.array([float(unit.text == best) for unit in units])
     return [
-        [marked(text, change.applied(selected)) for change in ways] for ways in changes(cuts(units), scores, selected)
+        [marked(text, change.apply(selected)) for change in ways]
+        for ways in edge_changes(cuts(units), scores, selected)
     ]
 
 
@@ -131,8 +132,8 @@ class TestEmbeddedModel:
             encoded = model.encode([model.read(mine.text, None)])
             with model.borrowed():
                 batch = model.batch(encoded)
-                said = batch.predict(batch.spread([torch.from_numpy(mine.selected())]))[0]
-            assert float(said[mine.labels.index(mine.target)]) == pytest.approx(alone, abs=1e-5)
+                probabilities = batch.predict(batch.spread([torch.from_numpy(mine.selected())]))[0]
+            assert float(probabilities[mine.labels.index(mine.target)]) == pytest.approx(alone, abs=1e-5)
 
     def test_alone_as_in_a_batch(self, model, results):
         for mine in results[0]:
@@ -192,10 +193,12 @@ class TestKnownCause:
 
     TEXT = "I did not soup at the bread"
 
-    def explained(self, weight, **more):
+    def explained(self, weight, **arguments):
         model = WeightedWordsModel({"soup": (8.0, 0.0), "not": weight}, ("meal", "none"))
         loaded = rationales.load(model, tokenizer_of("bert"))
-        return rationales.explain(loaded, self.TEXT, method="occlusion", target="meal", options={"of": "logit"}, **more)
+        return rationales.explain(
+            loaded, self.TEXT, method="occlusion", target="meal", options={"output": "logit"}, **arguments
+        )
 
     def test_where_the_loss_does_not_mind_the_negation_comes_in(self):
         result = self.explained((0.0, 0.0))
@@ -211,10 +214,10 @@ class TestKnownCause:
 
 
 def test_no_more_changes_are_asked_about_than_there_is_room_for():
-    from rationales.masks.snapping import _limited
+    from rationales.masks.snapping import _limit_changes
 
-    ways = [[Change(0, 0, taken=True), Change(1, 1, taken=False)]] * (2 * MOST)
-    assert sum(map(len, _limited(iter(ways)))) == MOST
+    ways = [[EdgeChange(0, 0, added=True), EdgeChange(1, 1, added=False)]] * (2 * MAX_CHANGES)
+    assert sum(map(len, _limit_changes(iter(ways)))) == MAX_CHANGES
 
 
 def test_tokens_and_sentences_are_not_moved():

@@ -14,8 +14,7 @@ class KeywordModel(nn.Module):
     """Logit of `found` = strength x (how much of the keywords' embeddings is in the text) - 1/2 strength.
 
     Every token has an embedding of its own direction, so a keyword's share is read off exactly. The share is squared,
-    so that the slope is steep where a keyword stands and flat where one could be written: else gradients would see
-    nothing.
+    so that the gradient is large at a keyword and 0 where there is none.
     """
 
     def __init__(self, keywords: list[str], strength: float = 12.0) -> None:

@@ -37,13 +37,13 @@ def pictures(module=None, dtype=torch.float64, baselines=("black", "mean")):
 
 def plain(module, activation=nn.ReLU):
     """The network with modules that captum knows in place of its ReLUs."""
-    return nn.Sequential(*[activation() if isinstance(part, (nn.ReLU, nn.ReLU6)) else part for part in module])
+    return nn.Sequential(*[activation() if isinstance(layer, (nn.ReLU, nn.ReLU6)) else layer for layer in module])
 
 
 def ours(model, batch, method, **options):
     with model.borrowed():
-        found = build(method, options, "text" if batch.grid is None else "image").scores(batch, TARGET[: batch.inputs])
-    return found.scores
+        actual = build(method, options, "text" if batch.grid is None else "image").scores(batch, TARGET[: batch.inputs])
+    return actual.scores
 
 
 def pixels_of(attribution, reduce):
@@ -60,45 +60,45 @@ class TestPixels:
     @pytest.mark.parametrize("reduce", ["sum", "norm"])
     def test_saliency(self, reduce):
         model, batch, pixels = pictures()
-        wanted = pixels_of(attr.Saliency(model.module).attribute(pixels, TARGET, abs=False), reduce)
-        assert torch.allclose(ours(model, batch, "saliency", reduce=reduce), wanted.repeat(2, 1), atol=1e-12)
+        expected = pixels_of(attr.Saliency(model.module).attribute(pixels, TARGET, abs=False), reduce)
+        assert torch.allclose(ours(model, batch, "saliency", reduce=reduce), expected.repeat(2, 1), atol=1e-12)
 
     @pytest.mark.parametrize("reduce", ["sum", "norm"])
     def test_input_x_gradient(self, reduce):
         model, batch, pixels = pictures()
-        wanted = pixels_of(attr.InputXGradient(model.module).attribute(pixels, TARGET), reduce)
-        assert torch.allclose(ours(model, batch, "input-x-gradient", reduce=reduce), wanted.repeat(2, 1), atol=1e-12)
+        expected = pixels_of(attr.InputXGradient(model.module).attribute(pixels, TARGET), reduce)
+        assert torch.allclose(ours(model, batch, "input-x-gradient", reduce=reduce), expected.repeat(2, 1), atol=1e-12)
 
     @pytest.mark.parametrize("reduce", ["sum", "norm"])
-    @pytest.mark.parametrize("of", ["logit", "probability"])
-    def test_integrated_gradients(self, reduce, of):
+    @pytest.mark.parametrize("output", ["logit", "probability"])
+    def test_integrated_gradients(self, reduce, output):
         model, batch, _ = pictures()
-        forward = model.module if of == "logit" else lambda pixels: model.module(pixels).softmax(-1)
+        forward = model.module if output == "logit" else lambda pixels: model.module(pixels).softmax(-1)
         method = attr.IntegratedGradients(forward)
-        wanted = over_baselines(
+        expected = over_baselines(
             batch, lambda pixels, empty, target: pixels_of(method.attribute(pixels, empty, target, n_steps=7), reduce)
         )
-        found = ours(model, batch, "integrated-gradients", steps=7, reduce=reduce, of=of)
-        assert torch.allclose(found, wanted, atol=1e-10)
+        actual = ours(model, batch, "integrated-gradients", steps=7, reduce=reduce, output=output)
+        assert torch.allclose(actual, expected, atol=1e-10)
 
     @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.ELU, nn.Sigmoid, nn.Softplus, nn.LeakyReLU])
     def test_deep_lift(self, activation):
         """Without pooling, where captum's rule takes one row's gradient for all; see test_rules for that."""
-        parts = [part for part in network() if not isinstance(part, nn.MaxPool2d)]
+        parts = [layer for layer in network() if not isinstance(layer, nn.MaxPool2d)]
         model, batch, _ = pictures(plain(nn.Sequential(*parts), activation))
         method = attr.DeepLift(model.module)
-        wanted = over_baselines(
+        expected = over_baselines(
             batch, lambda pixels, empty, target: pixels_of(method.attribute(pixels, empty, target), "sum").detach()
         )
-        assert torch.allclose(ours(model, batch, "deep-lift"), wanted, atol=1e-10)
+        assert torch.allclose(ours(model, batch, "deep-lift"), expected, atol=1e-10)
 
     def test_guided_backpropagation(self):
         model, batch, pixels = pictures(plain(network()))
         module = model.module
-        wanted = pixels_of(attr.GuidedBackprop(module).attribute(pixels, TARGET), "sum")
-        found = ours(model, batch, "guided-backpropagation", reduce="sum")
-        assert torch.allclose(found, wanted.repeat(2, 1), atol=1e-12)
-        assert not torch.allclose(found, ours(model, batch, "saliency", reduce="sum"), atol=1e-3)
+        expected = pixels_of(attr.GuidedBackprop(module).attribute(pixels, TARGET), "sum")
+        actual = ours(model, batch, "guided-backpropagation", reduce="sum")
+        assert torch.allclose(actual, expected.repeat(2, 1), atol=1e-12)
+        assert not torch.allclose(actual, ours(model, batch, "saliency", reduce="sum"), atol=1e-3)
 
     @pytest.mark.parametrize("layer", ["0", "4", "5"])
     def test_grad_cam(self, layer):
@@ -106,8 +106,8 @@ class TestPixels:
         module = model.module
         method = attr.LayerGradCam(module, module[int(layer)])
         maps = method.attribute(pixels, TARGET, relu_attributions=True)
-        wanted = attr.LayerAttribution.interpolate(maps, pixels.shape[2:], "bilinear").flatten(1).detach()
-        assert torch.allclose(ours(model, batch, "grad-cam", layer=layer), wanted.repeat(2, 1), atol=1e-12)
+        expected = attr.LayerAttribution.interpolate(maps, pixels.shape[2:], "bilinear").flatten(1).detach()
+        assert torch.allclose(ours(model, batch, "grad-cam", layer=layer), expected.repeat(2, 1), atol=1e-12)
         if layer == "5":
             assert torch.equal(ours(model, batch, "grad-cam"), ours(model, batch, "grad-cam", layer=layer))
 
@@ -116,13 +116,13 @@ class TestPixels:
         model, batch, _ = pictures(dtype=torch.float32)
         method = attr.Occlusion(lambda pixels: model.module(pixels).softmax(-1))
         with torch.no_grad():
-            wanted = over_baselines(
+            expected = over_baselines(
                 batch,
                 lambda pixels, empty, target: method.attribute(
                     pixels, (3, 8, 8), strides=(3, 4, 4), baselines=empty, target=target
                 )[:, 0].flatten(1),
             )
-        assert torch.allclose(ours(model, batch, "occlusion", window=8, stride=4), wanted, atol=1e-6)
+        assert torch.allclose(ours(model, batch, "occlusion", window=8, stride=4), expected, atol=1e-6)
 
 
 class TestWords:
@@ -132,16 +132,16 @@ class TestWords:
         module, tokenizer = tiny("bert")
         model = rationales.load(module.double(), tokenizer)
         batch = model.batch(model.encode([TextInput(TEXT)]))
-        told = tokenizer(TEXT, return_tensors="pt")
+        encoding = tokenizer(TEXT, return_tensors="pt")
         table = module.get_input_embeddings().weight.detach()
-        words, owner = table[told["input_ids"]], batch.owner[0]
+        words, owner = table[encoding["input_ids"]], batch.owner[0]
         empty = words.clone()
         empty[0, owner < batch.size[1]] = table[tokenizer.pad_token_id]
-        masks = {name: told[name] for name in ("attention_mask", "token_type_ids")}
+        masks = {name: encoding[name] for name in ("attention_mask", "token_type_ids")}
 
         def forward(embedded):
-            every = {name: value.expand(len(embedded), -1) for name, value in masks.items()}
-            return module(inputs_embeds=embedded, **every).logits
+            expanded_masks = {name: value.expand(len(embedded), -1) for name, value in masks.items()}
+            return module(inputs_embeds=embedded, **expanded_masks).logits
 
         def to_words(attribution, reduce):
             tokens = (attribution.abs() if reduce == "norm" else attribution).sum(-1)[0]
@@ -154,20 +154,20 @@ class TestWords:
         model, batch, forward, words, empty, to_words = self.prepared()
         target = int(TARGET[0])
         with model.borrowed():
-            wanted = {
+            expected = {
                 "saliency": attr.Saliency(forward).attribute(words, target, abs=False),
                 "input-x-gradient": attr.InputXGradient(forward).attribute(words, target),
                 "integrated-gradients": attr.IntegratedGradients(forward).attribute(words, empty, target, n_steps=50),
             }
-        for method, attribution in wanted.items():
-            found = ours(model, batch, method, reduce=reduce)
-            assert torch.allclose(found, to_words(attribution, reduce), atol=1e-9), method
+        for method, attribution in expected.items():
+            actual = ours(model, batch, method, reduce=reduce)
+            assert torch.allclose(actual, to_words(attribution, reduce), atol=1e-9), method
 
     def test_the_paper_preset_is_fifty_steps_from_the_padding_token(self):
         model, batch, forward, words, empty, to_words = self.prepared()
         with model.borrowed():
-            wanted = attr.IntegratedGradients(forward).attribute(words, empty, 2, n_steps=50)
-        assert torch.allclose(ours(model, batch, "integrated-gradients", preset="paper"), to_words(wanted, "sum"))
+            expected = attr.IntegratedGradients(forward).attribute(words, empty, 2, n_steps=50)
+        assert torch.allclose(ours(model, batch, "integrated-gradients", preset="paper"), to_words(expected, "sum"))
 
     def test_occlusion(self):
         model, batch, forward, words, empty, _ = self.prepared()
@@ -175,6 +175,6 @@ class TestWords:
         features = torch.where(tokens < batch.size[1], tokens, torch.full_like(tokens, batch.size[1]))[None, :, None]
         method = attr.FeatureAblation(lambda embedded: forward(embedded).softmax(-1))
         with model.borrowed(), torch.no_grad():
-            wanted = method.attribute(words, empty, 2, feature_mask=features.expand_as(words))
-        per_word = torch.stack([wanted[0, tokens == unit][0, 0] for unit in range(batch.size[1])])[None]
+            expected = method.attribute(words, empty, 2, feature_mask=features.expand_as(words))
+        per_word = torch.stack([expected[0, tokens == unit][0, 0] for unit in range(batch.size[1])])[None]
         assert torch.allclose(ours(model, batch, "occlusion", window=1), per_word, atol=1e-10)

@@ -13,7 +13,7 @@ from families import FAMILIES, tiny
 
 import rationales
 from methods.keyword import contrast_model, keyword_model
-from methods.maskers import contrast_file, keyword_file, untrained_file
+from methods.maskers import contrast_masker_file, keyword_masker_file, untrained_masker_file
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
 
@@ -36,15 +36,15 @@ QUICK = {  # the invariants do not need a converged mask, nor many samples
 TOLERANCE = 2e-3  # float32: other company means other sums, and Adam divides small slopes by their size
 
 
-def explain(model, texts, method="marc", **more):
+def explain(model, texts, method="marc", **arguments):
     options = QUICK.get(method, {})
     if "a masker" in METHODS[method].needs:  # nothing below needs a good one
-        options = options | {"masker": untrained_file(model)}
-    return rationales.explain(model, texts, method=method, options=options, **more)
+        options = options | {"masker": untrained_masker_file(model)}
+    return rationales.explain(model, texts, method=method, options=options, **arguments)
 
 
-def small(family="bert", **more):
-    module, tokenizer = tiny(family, **more)
+def small(family="bert", **arguments):
+    module, tokenizer = tiny(family, **arguments)
     return rationales.load(module, tokenizer)
 
 
@@ -82,13 +82,13 @@ class TestEveryMethod:
         module.bert.pooler.eval()
         next(module.parameters()).requires_grad_(False)
         weights = copy.deepcopy(module.state_dict())
-        flags = [part.training for part in module.modules()]
-        wanted = [weight.requires_grad for weight in module.parameters()]
+        flags = [submodule.training for submodule in module.modules()]
+        gradient_flags = [weight.requires_grad for weight in module.parameters()]
         explain(rationales.load(module, tokenizer), TEXTS, method)
-        assert [part.training for part in module.modules()] == flags
-        assert [weight.requires_grad for weight in module.parameters()] == wanted
+        assert [submodule.training for submodule in module.modules()] == flags
+        assert [weight.requires_grad for weight in module.parameters()] == gradient_flags
         assert all(weight.grad is None for weight in module.parameters())
-        assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+        assert not any(submodule._forward_hooks or submodule._forward_pre_hooks for submodule in module.modules())
         assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
 
     def test_model_is_left_as_it_was_after_an_exception(self, method):
@@ -99,9 +99,9 @@ class TestEveryMethod:
         with pytest.raises(KeyboardInterrupt):
             explain(model, TEXTS, method)
         handle.remove()
-        assert all(part.training for part in module.modules())
+        assert all(submodule.training for submodule in module.modules())
         assert all(weight.requires_grad for weight in module.parameters())
-        assert not any(part._forward_hooks for part in module.modules())
+        assert not any(submodule._forward_hooks for submodule in module.modules())
         assert module.config.pad_token_id is None
 
     def test_scores_are_finite_one_per_unit_and_units_rebuild_the_text(self, method):
@@ -141,14 +141,14 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         module, tokenizer = keyword_model("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = {"masker": keyword_file()} if "a masker" in METHODS[method].needs else {}
+        options = {"masker": keyword_masker_file()} if "a masker" in METHODS[method].needs else {}
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
         words = [unit.text for unit in result.units]
         assert result.target == "found"
         assert result.selected().sum() <= len(words) / 2
-        for place in (words.index("bridge"), words.index("joke")):
-            assert result.selected()[place]
-            assert result.scores[place] == result.scores[max(place - 2, 0) : place + 3].max()
+        for index in (words.index("bridge"), words.index("joke")):
+            assert result.selected()[index]
+            assert result.scores[index] == result.scores[max(index - 2, 0) : index + 3].max()
 
     def test_against_another_class_only_what_tells_the_two_apart_counts(self, method):
         """'bridge' speaks for comedy and tragedy alike, and louder than 'joke', which speaks for comedy alone."""
@@ -156,7 +156,7 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         model = rationales.load(*contrast_model())
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = {"masker": contrast_file()} if "a masker" in METHODS[method].needs else {}
+        options = {"masker": contrast_masker_file()} if "a masker" in METHODS[method].needs else {}
         result = rationales.explain(model, text, method=method, target="comedy", against="tragedy", options=options)
         words = [unit.text for unit in result.units]
         shared, telling = words.index("bridge"), words.index("joke")
@@ -220,8 +220,8 @@ class TestEveryFamily:
             batch = model.batch(model.encode([rationales.models.tokens.TextInput(text) for text in short]))
             together = batch.logits(batch.ones())
             for number, text in enumerate(short):
-                told = tokenizer(text, return_tensors="pt")
-                plain = module(**{name: told[name] for name in tokenizer.model_input_names}).logits[0]
+                encoding = tokenizer(text, return_tensors="pt")
+                plain = module(**{name: encoding[name] for name in tokenizer.model_input_names}).logits[0]
                 alone = batch.take([number])
                 assert torch.equal(alone.logits(alone.ones())[0], plain)
                 assert torch.allclose(together[number], plain, atol=1e-5, rtol=1e-5)
@@ -237,8 +237,8 @@ class TestEveryFamily:
 
     def test_words_are_units_whatever_the_tokenizer_makes_of_them(self, family):
         result = explain(small(family), TEXTS[1])
-        wanted = "I did not like the soup , but the bread wasn't bad at all !"
-        assert [unit.text for unit in result.units] == wanted.split()
+        expected = "I did not like the soup , but the bread wasn't bad at all !"
+        assert [unit.text for unit in result.units] == expected.split()
         assert np.isfinite(result.scores).all()
 
     def test_model_is_left_as_it_was(self, family):
@@ -247,9 +247,9 @@ class TestEveryFamily:
         weights = copy.deepcopy(module.state_dict())
         pad = module.config.pad_token_id
         explain(rationales.load(module, tokenizer), TEXTS)
-        assert all(part.training for part in module.modules())
+        assert all(submodule.training for submodule in module.modules())
         assert all(weight.requires_grad and weight.grad is None for weight in module.parameters())
-        assert not any(part._forward_hooks for part in module.modules())
+        assert not any(submodule._forward_hooks for submodule in module.modules())
         assert module.config.pad_token_id == pad
         assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
 
@@ -258,9 +258,9 @@ class TestEveryFamily:
         result = explain(rationales.load(module, tokenizer), ("The bread was bad.", "Nobody laughed."))
         assert [unit.text_index for unit in result.units] == [0] * 5 + [1] * 3
         assert all(result.text_at(unit.text_index)[unit.start : unit.end] == unit.text for unit in result.units)
-        told = tokenizer("The bread was bad.", "Nobody laughed.", return_tensors="pt")
+        encoding = tokenizer("The bread was bad.", "Nobody laughed.", return_tensors="pt")
         with torch.no_grad():
-            plain = module(**{name: told[name] for name in tokenizer.model_input_names}).logits[0].softmax(-1)
+            plain = module(**{name: encoding[name] for name in tokenizer.model_input_names}).logits[0].softmax(-1)
         assert list(result.probabilities["full"].values()) == pytest.approx(plain.tolist(), abs=2e-6)
 
 
@@ -273,11 +273,11 @@ def test_the_same_bits_in_another_process():
         "r = rationales.explain(rationales.load(module, tokenizer), 'The bread was not bad.', options={'steps': 20})\n"
         "print(r.scores.tobytes().hex())"
     )
-    seen = {
+    outputs = {
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
         for _ in range(2)
     }
-    assert len(seen) == 1
+    assert len(outputs) == 1
 
 
 def _interrupt(*_: object) -> None:

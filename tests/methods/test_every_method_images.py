@@ -21,9 +21,9 @@ from rationales.models.image_loading import from_module
 from rationales.pipeline import explain as explain_any
 from rationales.rationale import Grid
 
-CELLS = {"every": 8}
+CELLS = {"cell": 8}
 QUICK = {
-    "marc": {"steps": 12, "every": 4, "start_w": 0.5, "start_sigma": 4.0, "rate": 0.1},
+    "marc": {"steps": 12, "cell": 4, "initial_w": 0.5, "initial_sigma": 4.0, "learning_rate": 0.1},
     "integrated-gradients": {"steps": 8},
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
@@ -32,8 +32,8 @@ QUICK = {
     "kernel-shap": {"samples": 60} | CELLS,
     "shapley-sampling": {"orders": 2} | CELLS,
 }
-GOOD = {"marc": {"steps": 60, "every": 2}}
-GOOD |= {"shapley-sampling": {"every": 4}} | {name: {"every": 4, "samples": 500} for name in ("lime", "kernel-shap")}
+GOOD = {"marc": {"steps": 60, "cell": 2}}
+GOOD |= {"shapley-sampling": {"cell": 4}} | {name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")}
 TOLERANCE = 2e-3
 TEXTS = [name for name, method in METHODS.items() if "a masker" in method.needs]  # maskers are trained for texts
 PICTURES = [scene(seed=seed, left=2 * seed, side=6 + 2 * seed) for seed in range(3)]
@@ -62,12 +62,12 @@ def network():
     return module.eval()
 
 
-def model_of(module, **more):
-    return from_module(module, preprocess, ["a", "b", "c"], "network", **more)
+def model_of(module, **arguments):
+    return from_module(module, preprocess, ["a", "b", "c"], "network", **arguments)
 
 
-def explain(model, pictures, method, **more):
-    return explain_any(model, pictures, method=method, options=QUICK.get(method, {}), **more)
+def explain(model, pictures, method, **arguments):
+    return explain_any(model, pictures, method=method, options=QUICK.get(method, {}), **arguments)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in TEXTS])
@@ -91,15 +91,15 @@ class TestEveryMethod:
     def test_the_budget_changes_nothing(self, method):
         model = model_of(network().double())
         encoded = model.encode([model.read(picture, None) for picture in PICTURES])
-        target, made = torch.tensor([0, 1, 2]), build(method, QUICK.get(method, {}), "image")
-        found = []
+        target, built_method = torch.tensor([0, 1, 2]), build(method, QUICK.get(method, {}), "image")
+        scores = []
         for budget in (1, 4, 1000):
             with model.borrowed():
                 batch = model.batch(encoded)
                 batch.budget = budget
-                found.append(made.scores(batch, target).scores)
-        assert torch.allclose(found[0], found[2], atol=1e-9)
-        assert torch.allclose(found[1], found[2], atol=1e-9)
+                scores.append(built_method.scores(batch, target).scores)
+        assert torch.allclose(scores[0], scores[2], atol=1e-9)
+        assert torch.allclose(scores[1], scores[2], atol=1e-9)
 
     def test_global_randomness_is_neither_read_nor_moved(self, method):
         model = model_of(network())
@@ -115,25 +115,25 @@ class TestEveryMethod:
         module[1].eval()
         module[0].weight.requires_grad_(False)
         weights = copy.deepcopy(module.state_dict())
-        flags = [part.training for part in module.modules()]
+        flags = [submodule.training for submodule in module.modules()]
         explain(model_of(module), PICTURES, method)
-        assert [part.training for part in module.modules()] == flags
+        assert [submodule.training for submodule in module.modules()] == flags
         assert [weight.requires_grad for weight in module.parameters()][:2] == [False, True]
         assert all(weight.grad is None for weight in module.parameters())
-        assert not any(_hooks(part) for part in module.modules())
+        assert not any(_hooks(submodule) for submodule in module.modules())
         assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
 
     def test_model_is_left_as_it_was_after_an_exception(self, method):
         module = network().train()
         model = model_of(module)
-        asked = []
-        handle = module[-1].register_forward_hook(lambda *_: _interrupt_later(asked))
+        calls = []
+        handle = module[-1].register_forward_hook(lambda *_: _interrupt_later(calls))
         with pytest.raises(KeyboardInterrupt):
             explain(model, PICTURES, method)
         handle.remove()
-        assert all(part.training for part in module.modules())
+        assert all(submodule.training for submodule in module.modules())
         assert all(weight.requires_grad for weight in module.parameters())
-        assert not any(_hooks(part) for part in module.modules())
+        assert not any(_hooks(submodule) for submodule in module.modules())
 
     def test_scores_are_finite_one_per_pixel(self, method):
         for result in explain(model_of(network()), PICTURES, method):
@@ -148,10 +148,10 @@ class TestEveryMethod:
         half = torch.zeros(SIDE, SIDE, dtype=torch.bool)
         half[:, : SIDE // 2] = True
         with model.borrowed():
-            batch = model.batch([replace(one, real=half) for one in encoded])
-            found = build(method, QUICK.get(method, {}), "image").scores(batch, torch.tensor([0, 1, 2])).scores
-        assert not found[:, ~half.flatten()].any()
-        assert found[:, half.flatten()].any()
+            batch = model.batch([replace(encoded_image, real=half) for encoded_image in encoded])
+            scores = build(method, QUICK.get(method, {}), "image").scores(batch, torch.tensor([0, 1, 2])).scores
+        assert not scores[:, ~half.flatten()].any()
+        assert scores[:, half.flatten()].any()
 
     def test_a_model_that_gives_nan_is_reported_with_the_inputs_name(self, method):
         module = network()
@@ -171,7 +171,7 @@ class TestEveryMethod:
     def test_smoothing_brings_neighbours_together(self, method):
         model = model_of(network())
         plain, smoothed = explain(model, PICTURES[0], method), explain(model, PICTURES[0], method, smooth=3.0)
-        rough = [np.abs(np.diff(one.scores.reshape(SIDE, SIDE))).mean() for one in (plain, smoothed)]
+        rough = [np.abs(np.diff(result.scores.reshape(SIDE, SIDE))).mean() for result in (plain, smoothed)]
         assert rough[1] < rough[0]
 
     @pytest.mark.parametrize(("top", "left"), [(6, 14), (20, 3)])
@@ -216,12 +216,15 @@ def test_a_model_may_overwrite_what_it_reads(method):
     module = network()
     plain = explain(model_of(module), PICTURES, method)
     again = explain(model_of(Overwriting(module)), PICTURES, method)
-    assert all(np.allclose(mine.scores, other.scores, atol=TOLERANCE) for mine, other in zip(plain, again, strict=True))
+    assert all(
+        np.allclose(mine.scores, overwritten.scores, atol=TOLERANCE)
+        for mine, overwritten in zip(plain, again, strict=True)
+    )
 
 
 @pytest.mark.parametrize("method", TEXTS)
 def test_a_method_for_texts_says_what_to_use_instead(method):
-    with pytest.raises(OptionError, match=f"{method}.*texts only; use marc"):
+    with pytest.raises(OptionError, match=f"{method}.*text models only; use marc"):
         explain(model_of(network()), PICTURES[0], method)
 
 
@@ -264,12 +267,17 @@ class Blocked(nn.Module):
         return self.module(pixels.detach()).detach()
 
 
-def _hooks(part):
-    return part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+def _hooks(submodule):
+    return (
+        submodule._forward_hooks
+        or submodule._forward_pre_hooks
+        or submodule._backward_hooks
+        or submodule._backward_pre_hooks
+    )
 
 
-def _interrupt_later(asked):
+def _interrupt_later(calls):
     """After the first answer, which is the pipeline's own: in the middle of the method's work."""
-    asked.append(None)
-    if len(asked) > 1:
+    calls.append(None)
+    if len(calls) > 1:
         raise KeyboardInterrupt

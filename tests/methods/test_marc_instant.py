@@ -13,12 +13,12 @@ from torch import nn
 
 import rationales
 from methods.keyword import keyword_model
-from methods.maskers import KEYWORDS, SPARSE, batch_of, keyword_file, untrained
+from methods.maskers import KEYWORDS, SPARSE, keyword_masker_file, text_batch, untrained_masker
 from rationales.errors import ModelError, OptionError
 from rationales.evaluation.scores.cache import entry_key
-from rationales.masks.descent import field_of, keep_of
-from rationales.masks.finish import SIZES, ordered
-from rationales.masks.masker_file import Masker
+from rationales.masks.instant.masker_file import Masker
+from rationales.masks.optimizer_step import field_of, keep_logit
+from rationales.masks.postprocess import SIZES, unit_order
 from rationales.methods import build
 from rationales.methods.marc_instant import MarcInstant
 
@@ -32,7 +32,7 @@ def model():
 
 @pytest.fixture
 def file(model, tmp_path):
-    return str(untrained(model).save(tmp_path / "masker.safetensors"))
+    return str(untrained_masker(model).save(tmp_path / "masker.safetensors"))
 
 
 def explain(model, texts, **options):
@@ -41,15 +41,15 @@ def explain(model, texts, **options):
 
 def test_scores_are_in_the_order_and_of_the_size_that_the_predicted_parameters_give(model, file):
     with model.borrowed(), torch.no_grad():
-        batch = batch_of(model, TEXTS)
+        batch = text_batch(model, TEXTS)
         target = batch.predict().argmax(-1)
-        masker = untrained(model)
-        objective, found = masker.card.objective, masker(batch, target)
-        order = batch.gather(ordered(field_of(batch, objective, *found), batch, objective))
-        wanted = batch.gather((keep_of(batch, objective, *found) > 0.5).to(batch.dtype))
-    for result, high, kept in zip(explain(model, TEXTS, masker=file), order, wanted, strict=True):
-        places = [one.argsort().argsort() for one in (result.scores, high.numpy())]
-        assert np.corrcoef(*places)[0, 1] > 0.99  # where segments overlap, scores are blended after the last step
+        masker = untrained_masker(model)
+        objective, parameters = masker.card.objective, masker(batch, target)
+        order = batch.gather(unit_order(field_of(batch, objective, *parameters), batch, objective))
+        kept_units = batch.gather((keep_logit(batch, objective, *parameters) > 0).to(batch.dtype))
+    for result, high, kept in zip(explain(model, TEXTS, masker=file), order, kept_units, strict=True):
+        ranks = [result.argsort().argsort() for result in (result.scores, high.numpy())]
+        assert np.corrcoef(*ranks)[0, 1] > 0.99  # where segments overlap, scores are blended after the last step
         share = np.clip(float(kept.mean()), SIZES[0], SIZES[-1])
         assert float((result.scores > 0.5).mean()) == pytest.approx(share, abs=max(0.05, 0.6 / len(kept)))
         assert ((result.scores > 0) & (result.scores < 1)).all()
@@ -58,30 +58,33 @@ def test_scores_are_in_the_order_and_of_the_size_that_the_predicted_parameters_g
 
 
 def test_the_model_is_asked_once(model, file):
-    asked = []
-    handle = model.networks[0].module.register_forward_hook(lambda *_: asked.append(1))
+    calls = []
+    handle = model.networks[0].module.register_forward_hook(lambda *_: calls.append(1))
     with model.borrowed():
-        batch = batch_of(model, TEXTS)
+        batch = text_batch(model, TEXTS)
         MarcInstant(masker=file).scores(batch, torch.tensor([0, 1, 2]))
     handle.remove()
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_refining_uses_the_ordinary_steps_and_lowers_the_loss():
     model = rationales.load(*keyword_model(*KEYWORDS))
     text = "the boat drifted towards the bridge and nobody laughed at the joke"
-    quick, refined = explain(model, text, masker=keyword_file()), explain(model, text, masker=keyword_file(), refine=10)
+    quick, refined = (
+        explain(model, text, masker=keyword_masker_file()),
+        explain(model, text, masker=keyword_masker_file(), refine=10),
+    )
     assert (quick.steps, refined.steps) == (0, 10)
     assert refined.stop in ("steps", "start")
     assert refined.options["refine"] == 10
-    places = [[unit.text for unit in refined.units].index(word) for word in KEYWORDS]
-    assert refined.selected()[places].all()
+    indices = [[unit.text for unit in refined.units].index(word) for word in KEYWORDS]
+    assert refined.selected()[indices].all()
 
 
 def test_batch_and_alone_agree_after_refining(model, file):
     together = explain(model, TEXTS, masker=file, refine=5)
-    for text, one in zip(TEXTS, together, strict=True):
-        assert np.allclose(one.scores, explain(model, text, masker=file, refine=5).scores, atol=2e-3)
+    for text, result in zip(TEXTS, together, strict=True):
+        assert np.allclose(result.scores, explain(model, text, masker=file, refine=5).scores, atol=2e-3)
 
 
 class TestWithoutAMasker:
@@ -90,9 +93,9 @@ class TestWithoutAMasker:
             explain(model, TEXTS[1])
 
     def test_the_one_that_ships_is_found_where_it_fits(self, model, file, tmp_path, monkeypatch):
-        monkeypatch.setattr("rationales.methods.marc_instant.SHIPPED", Path(file))
+        monkeypatch.setattr("rationales.methods.marc_instant.SHIPPED_MASKER", Path(file))
         assert np.array_equal(explain(model, TEXTS[1]).scores, explain(model, TEXTS[1], masker=file).scores)
-        with pytest.raises(OptionError, match="none comes with it"):
+        with pytest.raises(OptionError, match="none is shipped with it"):
             explain(rationales.load(*tiny("bert", seed=1)), TEXTS[1])
 
     def test_one_of_another_model_is_refused(self, file):
@@ -105,7 +108,7 @@ class TestWithoutAMasker:
 
 
 class TestOptions:
-    @pytest.mark.parametrize("wrong", [{"refine": -1}, {"refine": 1.5}, {"rate": 0.0}, {"masker": 3}])
+    @pytest.mark.parametrize("wrong", [{"refine": -1}, {"refine": 1.5}, {"learning_rate": 0.0}, {"masker": 3}])
     def test_that_make_no_sense(self, model, wrong):
         with pytest.raises(OptionError, match=next(iter(wrong))):
             explain(model, TEXTS[1], **wrong)
@@ -114,7 +117,7 @@ class TestOptions:
         method = build("marc-instant", {"masker": file})
         first = entry_key("m", "i", method, 0, 0)
         assert entry_key("m", "i", method, 0, 0) == first
-        untrained(model, width=32).save(file)
+        untrained_masker(model, width=32).save(file)
         assert entry_key("m", "i", method, 0, 0) != first
 
     def test_refining_needs_gradients(self, file):
@@ -139,19 +142,21 @@ class TestOptions:
 
 @pytest.mark.parametrize(("height", "kind"), [(30.0, "keeps-everything"), (-30.0, "keeps-nothing")])
 def test_a_masker_that_tells_nothing_apart_is_noticed(model, tmp_path, height, kind):
-    made = untrained(model)
+    masker = untrained_masker(model)
     with torch.no_grad():
-        made.network.more.bias[0] = height
-    result = explain(model, TEXTS[1], masker=str(made.save(tmp_path / "m")))
+        masker.network.output_head.bias[0] = height
+    result = explain(model, TEXTS[1], masker=str(masker.save(tmp_path / "m")))
     assert kind in [note.kind for note in result.notes]
     assert "refine" in next(note.message for note in result.notes if note.kind == kind)
 
 
 def test_a_masker_of_masks_of_every_size_shows_the_smallest_that_suffices(model, tmp_path):
     """Without a size of their own, fields are cut where the words above the edge suffice, as marc does it."""
-    made = untrained(model)
-    levels = Masker(made.network, replace(made.card, objective=replace(SPARSE, own=0.0, levels=1.0)))
-    path = str(levels.save(tmp_path / "m"))
+    masker = untrained_masker(model)
+    level_masker = Masker(
+        masker.network, replace(masker.card, objective=replace(SPARSE, mask_weight=0.0, level_weight=1.0))
+    )
+    path = str(level_masker.save(tmp_path / "m"))
     for refine in (0, 3):
         scores = explain(model, TEXTS[1], masker=path, refine=refine).scores
         assert np.isfinite(scores).all()

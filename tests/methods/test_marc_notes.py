@@ -9,7 +9,7 @@ from methods.keyword import keyword_model
 
 TEXT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
 WORDS = ("boat", "slowly", "towards", "old", "bridge", "nobody", "laughed", "joke", "again", "day")
-ONE_MASK = {"own": 1.0, "levels": 0.0, "level_form": "log", "warm": 0, "start_w": 1.2}
+ONE_MASK = {"mask_weight": 1.0, "level_weight": 0.0, "level_form": "log", "warmup_steps": 0, "initial_w": 1.2}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_a_mask_that_keeps_everything_is_told(model):
 
 
 def test_a_mask_that_keeps_nothing_is_told(model):
-    assert "keeps-nothing" in kinds(model, **ONE_MASK, sufficiency=0.0, complement=0.0, rate=0.3)
+    assert "keeps-nothing" in kinds(model, **ONE_MASK, sufficiency=0.0, complement=0.0, learning_rate=0.3)
 
 
 def test_an_ordinary_one_gives_no_cause_for_notes(model):

@@ -23,8 +23,8 @@ def test_in_a_short_text_the_word_that_decides_stands_alone():
     model = rationales.load(*keyword_model("joke"))
     result = rationales.explain(model, "Nobody laughed at the joke again", method="occlusion")
     words = [unit.text for unit in result.units]
-    others = np.delete(result.scores, words.index("joke"))
-    assert result.scores[words.index("joke")] > 10 * np.abs(others).max()
+    other_scores = np.delete(result.scores, words.index("joke"))
+    assert result.scores[words.index("joke")] > 10 * np.abs(other_scores).max()
 
 
 @pytest.mark.parametrize(("words", "window"), [(6, 1), (24, 1), (25, 2), (50, 3), (75, 4), (99, 4), (100, 5), (160, 5)])

@@ -42,20 +42,20 @@ def scores(model, batch, method, **options):
         return build(method, options, kind).scores(batch, TARGET).scores
 
 
-def games(model, batch, every=0):
+def games(model, batch, cell=0):
     """For each row its game (what a set of kept units is worth, by the plain batch) and its number of players."""
-    team = players(batch, every)
+    groups = players(batch, cell)
 
     def game_of(row):
         known = {}
-        place = torch.nonzero(team.real[row]).flatten()
+        index = torch.nonzero(groups.real[row]).flatten()
 
         def game(chosen):
             if chosen not in known:
-                kept = torch.zeros(team.real.shape[1], dtype=batch.dtype)
-                kept[place[list(chosen)]] = 1
+                kept = torch.zeros(groups.real.shape[1], dtype=batch.dtype)
+                kept[index[list(chosen)]] = 1
                 keep = batch.ones()
-                keep[row] = team.spread(kept)
+                keep[row] = groups.spread(kept)
                 with model.borrowed(), torch.no_grad():
                     alone = batch.take([row])
                     keep = keep[row : row + 1, : alone.size[1]]
@@ -64,87 +64,87 @@ def games(model, batch, every=0):
 
         return game
 
-    return [(game_of(row), int(team.count[row])) for row in range(batch.size[0])]
+    return [(game_of(row), int(groups.count[row])) for row in range(batch.size[0])]
 
 
-def orders_of(batch, row, count, orders, every=0):
-    team, index = players(batch, every), torch.tensor([row])
-    places = [team.order(batch, index, torch.tensor([[number]]))[0, 0] for number in range(orders)]
-    return [place.argsort()[:count].tolist() for place in places]
+def orders_of(batch, row, count, orders, cell=0):
+    groups, rank = players(batch, cell), torch.tensor([row])
+    ranks = [groups.order(batch, rank, torch.tensor([[number]]))[0, 0] for number in range(orders)]
+    return [rank.argsort()[:count].tolist() for rank in ranks]
 
 
 class TestShapleySampling:
     def test_equals_the_algorithm_on_the_same_orders(self, words):
         model, batch = words
-        found = scores(model, batch, "shapley-sampling", orders=3)
+        actual = scores(model, batch, "shapley-sampling", orders=3)
         for row, (game, count) in enumerate(games(model, batch)):
-            wanted = rivals.shapley_from_orders(game, orders_of(batch, row, count, 3))
-            assert found[row, :count].tolist() == pytest.approx(wanted.tolist(), abs=1e-9)
-            assert not found[row, count:].any()
+            expected = rivals.shapley_from_orders(game, orders_of(batch, row, count, 3))
+            assert actual[row, :count].tolist() == pytest.approx(expected.tolist(), abs=1e-9)
+            assert not actual[row, count:].any()
 
     def test_adds_up_on_pictures_and_every_pixel_has_its_cells_score(self, pixels):
         model, batch = pixels
-        found = scores(model, batch, "shapley-sampling", orders=2, every=8).view(3, 32, 32)
-        cells = found[:, ::8, ::8]
-        assert torch.equal(found, cells.repeat_interleave(8, 1).repeat_interleave(8, 2))
+        actual = scores(model, batch, "shapley-sampling", orders=2, cell=8).view(3, 32, 32)
+        cells = actual[:, ::8, ::8]
+        assert torch.equal(actual, cells.repeat_interleave(8, 1).repeat_interleave(8, 2))
         for row, (game, count) in enumerate(games(model, batch, 8)):
             assert count == 16
             change = game(frozenset(range(16))) - game(frozenset())
             assert float(cells[row].sum()) == pytest.approx(change, abs=1e-9)
-            wanted = rivals.shapley_from_orders(game, orders_of(batch, row, count, 2, 8))
-            assert cells[row].flatten().tolist() == pytest.approx(wanted.tolist(), abs=1e-9)
+            expected = rivals.shapley_from_orders(game, orders_of(batch, row, count, 2, 8))
+            assert cells[row].flatten().tolist() == pytest.approx(expected.tolist(), abs=1e-9)
 
     def test_every_word_is_first_as_often_as_another(self, words):
         """Within five standard deviations of a fair draw."""
         _, batch = words
-        team, drawn = players(batch), 5000
-        count = int(team.count[2])
-        first = team.order(batch, torch.tensor([2]), torch.arange(drawn)[:, None])[:, 0].argmin(-1)
-        share = torch.bincount(first, minlength=count) / drawn
+        groups, orders = players(batch), 5000
+        count = int(groups.count[2])
+        first = groups.order(batch, torch.tensor([2]), torch.arange(orders)[:, None])[:, 0].argmin(-1)
+        share = torch.bincount(first, minlength=count) / orders
         assert len(share) == count
-        assert (share - 1 / count).abs().max() < 5 * (1 / count * (1 - 1 / count) / drawn) ** 0.5
+        assert (share - 1 / count).abs().max() < 5 * (1 / count * (1 - 1 / count) / orders) ** 0.5
 
 
 class TestKernelShap:
     def test_all_sets_give_the_exact_values(self, words):
         """Five units have 30 sets between nothing and everything."""
         model, batch = words
-        found = scores(model, batch, "kernel-shap", samples=30)
+        actual = scores(model, batch, "kernel-shap", samples=30)
         assert [count for _, count in games(model, batch)[:2]] == [5, 2]
         for row, (game, count) in enumerate(games(model, batch)[:2]):
-            assert found[row, :count].tolist() == pytest.approx(rivals.shapley(game, count).tolist(), abs=1e-9)
+            assert actual[row, :count].tolist() == pytest.approx(rivals.shapley(game, count).tolist(), abs=1e-9)
 
     @pytest.mark.parametrize("samples", [100, 101])
     def test_equals_the_regression_on_the_same_sets(self, words, samples):
         model, batch = words
         method = build("kernel-shap", {"samples": samples})
-        found = scores(model, batch, "kernel-shap", samples=samples)
-        team = players(batch)
+        actual = scores(model, batch, "kernel-shap", samples=samples)
+        groups = players(batch)
         game, count = games(model, batch)[2]
-        kept = method.kept(batch, team, torch.tensor([2]), torch.arange(samples))[:, 0]
-        sets = [frozenset(torch.nonzero(one).flatten().tolist()) for one in kept]
+        kept = method.kept(batch, groups, torch.tensor([2]), torch.arange(samples))[:, 0]
+        sets = [frozenset(torch.nonzero(kept_set).flatten().tolist()) for kept_set in kept]
         assert all(0 < len(chosen) < count for chosen in sets)
         assert sets[1] == frozenset(range(count)) - sets[0]
-        wanted = rivals.kernel_shap(game, sets, count, [1.0] * samples)
-        assert found[2, :count].tolist() == pytest.approx(wanted.tolist(), abs=1e-8)
+        expected = rivals.kernel_shap(game, sets, count, [1.0] * samples)
+        assert actual[2, :count].tolist() == pytest.approx(expected.tolist(), abs=1e-8)
 
     def test_sets_are_drawn_by_the_kernel(self, words):
         """The sizes of many sets follow the kernel times the number of sets of each size."""
         _, batch = words
-        team = players(batch)
-        count, drawn = int(team.count[2]), 20_000
+        groups = players(batch)
+        count, samples = int(groups.count[2]), 20_000
         method = build("kernel-shap", {"samples": 100})
-        sizes = method.kept(batch, team, torch.tensor([2]), torch.arange(drawn))[:, 0].sum(-1)
+        sizes = method.kept(batch, groups, torch.tensor([2]), torch.arange(samples))[:, 0].sum(-1)
         share = np.array([1 / (size * (count - size)) for size in range(1, count)])
-        seen = np.bincount(sizes.numpy(), minlength=count)[1:count] / drawn
-        assert np.abs(seen - share / share.sum()).max() < 5 * 0.5 / drawn**0.5
+        frequencies = np.bincount(sizes.numpy(), minlength=count)[1:count] / samples
+        assert np.abs(frequencies - share / share.sum()).max() < 5 * 0.5 / samples**0.5
 
     def test_fewer_samples_than_words_still_add_up(self, words):
         model, batch = words
-        found = scores(model, batch, "kernel-shap", samples=4)
+        actual = scores(model, batch, "kernel-shap", samples=4)
         for row, (game, count) in enumerate(games(model, batch)):
             change = game(frozenset(range(count))) - game(frozenset())
-            assert float(found[row].sum()) == pytest.approx(change, abs=1e-9)
+            assert float(actual[row].sum()) == pytest.approx(change, abs=1e-9)
 
     def test_cells_behind_padding(self, pixels):
         """Only four cells are real, and none of them is the first: their values are exact all the same."""
@@ -152,31 +152,31 @@ class TestKernelShap:
         real = torch.zeros(32, 32, dtype=torch.bool)
         real[8:24, 8:24] = True
         encoded = model.encode([model.read(picture, None) for picture in PICTURES])
-        batch = model.batch([replace(one, real=real) for one in encoded])
-        found = scores(model, batch, "kernel-shap", samples=20, every=8).view(3, 32, 32)
+        batch = model.batch([replace(kept_set, real=real) for kept_set in encoded])
+        actual = scores(model, batch, "kernel-shap", samples=20, cell=8).view(3, 32, 32)
         game, count = games(model, batch, 8)[0]
         assert count == 4
-        assert found[0, 8:24:8, 8:24:8].flatten().tolist() == pytest.approx(rivals.shapley(game, 4).tolist(), abs=1e-9)
-        assert not found[:, ~real].any()
+        assert actual[0, 8:24:8, 8:24:8].flatten().tolist() == pytest.approx(rivals.shapley(game, 4).tolist(), abs=1e-9)
+        assert not actual[:, ~real].any()
 
 
 class TestLime:
     @pytest.mark.parametrize(
-        "options", [{}, {"kernel": 0.0, "ridge": 1e-6}, {"least": 0.1, "most": 0.4, "following": 2}]
+        "options", [{}, {"kernel": 0.0, "ridge": 1e-6}, {"min_share": 0.1, "max_share": 0.4, "following": 2}]
     )
     def test_equals_the_regression_on_the_same_sets(self, words, options):
         model, batch = words
         options = {"samples": 80} | options
         method = build("lime", options)
-        found = scores(model, batch, "lime", **options)
-        team = players(batch)
+        actual = scores(model, batch, "lime", **options)
+        groups = players(batch)
         for row, (game, count) in enumerate(games(model, batch)):
-            kept = method.kept(batch, team, torch.tensor([row]), torch.arange(80))[:, 0, :count]
-            sets = [frozenset(torch.nonzero(one).flatten().tolist()) for one in kept]
+            kept = method.kept(batch, groups, torch.tensor([row]), torch.arange(80))[:, 0, :count]
+            sets = [frozenset(torch.nonzero(kept_set).flatten().tolist()) for kept_set in kept]
             assert sets[0] == frozenset(range(count))
-            wanted = rivals.lime(game, sets, count, options.get("kernel", 0.25), options.get("ridge", 1.0))
-            assert found[row, :count].tolist() == pytest.approx(wanted.tolist(), abs=1e-7)
-            assert not found[row, count:].any()
+            expected = rivals.lime(game, sets, count, options.get("kernel", 0.25), options.get("ridge", 1.0))
+            assert actual[row, :count].tolist() == pytest.approx(expected.tolist(), abs=1e-7)
+            assert not actual[row, count:].any()
 
     def test_the_paper_replaces_a_few_words_and_the_three_after_each(self, words):
         """Of 40 words 2 to 5 are picked, each with the next three, as far as there are any."""
@@ -189,7 +189,7 @@ class TestLime:
         assert not hidden[0].any()
         picked = set()
         for row in hidden[1:].tolist():
-            runs = "".join("x" if one else "." for one in row).split(".")
+            runs = "".join("x" if kept_set else "." for kept_set in row).split(".")
             assert all(len(run) >= 4 for run in runs[:-1] if run)
             picked.add(sum(row))
         assert min(picked) >= 2  # the last two words, which nothing follows
@@ -197,9 +197,9 @@ class TestLime:
 
     def test_the_smallest_solution_where_words_outnumber_samples(self, words):
         model, batch = words
-        found = scores(model, batch, "lime", samples=6, ridge=0.0)
+        actual = scores(model, batch, "lime", samples=6, ridge=0.0)
         nearly = scores(model, batch, "lime", samples=6, ridge=1e-9)
-        assert torch.allclose(found, nearly, atol=1e-5)
+        assert torch.allclose(actual, nearly, atol=1e-5)
 
     def test_cells_have_no_next_one(self, pixels):
         with pytest.raises(OptionError, match="following is for texts"):
@@ -209,13 +209,13 @@ class TestLime:
 class TestNoise:
     """The same draws, the formulas by hand, row by row without the batch's own loop."""
 
-    def slope(self, model, batch, row, point):
+    def gradient(self, model, batch, row, point):
         alone = batch.take([row])
-        given = point[None].clone().requires_grad_()
+        embedded = point[None].clone().requires_grad_()
         with model.borrowed():
-            return torch.autograd.grad(alone.logits_from(given)[0, TARGET[row]], given)[0][0]
+            return torch.autograd.grad(alone.logits_from(embedded)[0, TARGET[row]], embedded)[0][0]
 
-    def drawn(self, batch, row, samples):
+    def sample_noise(self, batch, row, samples):
         """(samples, *read) noise relative to the strength of what is read."""
         alone = batch.take([row])
         read, inside = alone.embedded()[0], alone.inside()[0].expand_as(alone.embedded()[0])
@@ -225,33 +225,33 @@ class TestNoise:
     @pytest.mark.parametrize("kind", ["words", "pixels"])
     def test_smooth_grad(self, kind, request):
         model, batch = request.getfixturevalue(kind)
-        found = scores(model, batch, "smooth-grad", samples=4, noise=0.3)
+        actual = scores(model, batch, "smooth-grad", samples=4, noise=0.3)
         for row in range(3):
-            read, noise = self.drawn(batch, row, 4)
-            mean = torch.stack([self.slope(model, batch, row, read + 0.3 * one) for one in noise]).mean(0)
-            wanted = batch.take([row]).to_units(mean[None], "norm")[0]
-            assert torch.allclose(found[row, : len(wanted)], wanted, atol=1e-10)
+            read, noise = self.sample_noise(batch, row, 4)
+            mean = torch.stack([self.gradient(model, batch, row, read + 0.3 * sample) for sample in noise]).mean(0)
+            expected = batch.take([row]).to_units(mean[None], "norm")[0]
+            assert torch.allclose(actual[row, : len(expected)], expected, atol=1e-10)
 
     @pytest.mark.parametrize("kind", ["words", "pixels"])
     def test_gradient_shap(self, kind, request):
         model, batch = request.getfixturevalue(kind)
-        found = scores(model, batch, "gradient-shap", samples=4, noise=0.2)
+        actual = scores(model, batch, "gradient-shap", samples=4, noise=0.2)
         for row in range(3):
             alone = batch.take([row])
-            read, noise = self.drawn(batch, row, 4)
+            read, noise = self.sample_noise(batch, row, 4)
             empty, total = alone.emptied()[0], torch.zeros_like(read)
             for sample in range(4):
-                place = uniform(fold(alone.rows.key, sample, 1), 1)[0, 0]
-                way = read + 0.2 * noise[sample] - empty
-                total += way * self.slope(model, batch, row, empty + place * way) / 4
-            wanted = alone.to_units(total[None], "sum")[0]
-            assert torch.allclose(found[row, : len(wanted)], wanted, atol=1e-10)
+                position = uniform(fold(alone.rows.key, sample, 1), 1)[0, 0]
+                difference = read + 0.2 * noise[sample] - empty
+                total += difference * self.gradient(model, batch, row, empty + position * difference) / 4
+            expected = alone.to_units(total[None], "sum")[0]
+            assert torch.allclose(actual[row, : len(expected)], expected, atol=1e-10)
 
     def test_gradient_shap_comes_near_integrated_gradients(self, words):
         model, batch = words
-        found = scores(model, batch, "gradient-shap", samples=400, noise=0.0)
-        wanted = scores(model, batch, "integrated-gradients")
-        assert (found - wanted).abs().max() < 0.1 * wanted.abs().max()
+        actual = scores(model, batch, "gradient-shap", samples=400, noise=0.0)
+        expected = scores(model, batch, "integrated-gradients")
+        assert (actual - expected).abs().max() < 0.1 * expected.abs().max()
 
 
 @pytest.mark.parametrize(
@@ -264,12 +264,12 @@ class TestNoise:
         ("occlusion", {"window": 2, "stride": 3}),
         ("occlusion", {"stride": 2}),
         ("lime", {"samples": 1}),
-        ("lime", {"least": 0.5, "most": 0.2}),
+        ("lime", {"min_share": 0.5, "max_share": 0.2}),
         ("lime", {"ridge": -1.0}),
         ("kernel-shap", {"samples": 1}),
         ("shapley-sampling", {"orders": 0}),
         ("saliency", {"reduce": "max"}),
-        ("saliency", {"of": "logits"}),
+        ("saliency", {"output": "logits"}),
     ],
 )
 def test_options_that_make_no_sense_are_told(method, options):

@@ -87,7 +87,7 @@ class TestInvariants:
 
     def test_noise_and_several_baselines_do_not_depend_on_company(self, kind):
         model = kind[0](baseline=["silence", "noise"])
-        options = {"steps": 6, "noise": 0.1, "flip": 0.1}
+        options = {"steps": 6, "noise": 0.1, "flip_share": 0.1}
         together = explain(model, SOUNDS, options=options)
         for given, mine in zip(SOUNDS, together, strict=True):
             assert np.allclose(mine.scores, explain(model, given, options=options).scores, atol=2e-5)

@@ -321,8 +321,10 @@ class TestJointly:
         rounding is left."""
         module, tokenizer = tiny("bert")
         module = module.double()
-        one_mask = {"own": 1.0, "levels": 0.0, "warm": 0, "start_w": 1.2}
-        options = {**one_mask, "noise": 0.0, "flip": 0.0, "steps": 15, "stop": "steps"} if method == "marc" else {}
+        one_mask = {"mask_weight": 1.0, "level_weight": 0.0, "warmup_steps": 0, "initial_w": 1.2}
+        options = (
+            {**one_mask, "noise": 0.0, "flip_share": 0.0, "steps": 15, "stop": "steps"} if method == "marc" else {}
+        )
         results = [
             rationales.explain(rationales.load(source, tokenizer), TEXTS[1], method=method, options=options)
             for source in (module, [module, module])

@@ -56,7 +56,7 @@ def scene(top=6, left=14, side=10, size=(SIDE, SIDE), seed=0):
     return pixels
 
 
-QUICK = {"steps": 60, "every": 2, "start_sigma": 4.0, "rate": 0.1, "start_w": 0.5}
+QUICK = {"steps": 60, "cell": 2, "initial_sigma": 4.0, "learning_rate": 0.1, "initial_w": 0.5}
 
 
 class TestKnownCause:
@@ -100,7 +100,7 @@ class TestContract:
             flat = torch.stack([torch.full((3, SIDE, SIDE), value) for value in (0.0, 1.0)])
             assert torch.allclose(batch.logits(batch.zeros()), model.module(flat), atol=1e-6)
 
-    @pytest.mark.parametrize("more", [{}, {"noise": 0.1, "flip": 0.05}, {"every": 1, "start_sigma": 1.2}])
+    @pytest.mark.parametrize("more", [{}, {"noise": 0.1, "flip_share": 0.05}, {"cell": 1, "initial_sigma": 1.2}])
     def test_batch_equals_single(self, more):
         model = detector()
         model.module.double()
@@ -139,7 +139,7 @@ class TestContract:
     def test_presets_are_those_of_images(self):
         assert explain(detector(), scene(), options={"steps": 2}).options["views"] == "turn"
         vit = explain(detector(), scene(), options={"preset": "vit", "steps": 2}).options
-        assert (vit["sparsity"], vit["every"], vit["stop"]) == (0.25, 1, "paper-images")
+        assert (vit["sparsity"], vit["cell"], vit["stop"]) == (0.25, 1, "paper-images")
         with pytest.raises(OptionError, match="its presets are: default, resnet, vit"):
             explain(detector(), scene(), options={"preset": "paper"})
 

@@ -14,7 +14,7 @@ def field(w: Sequence[float], sigma: Sequence[float], position: Sequence[float],
     ]
 
 
-def slopes(
+def gradients(
     w: Sequence[float], sigma: Sequence[float], position: Sequence[float], power: int, weight: Sequence[float]
 ) -> tuple[list[float], list[float]]:
     """Derivatives of sum_j weight_j z_j by every w_i and every sigma_i."""
@@ -33,11 +33,11 @@ def slopes(
 
 def smooth(scores: Sequence[float], position: Sequence[float], width: float) -> list[float]:
     """Each score becomes the mean of all, weighted by exp(-d^2 / width^2)."""
-    found = []
+    smoothed = []
     for here in position:
         weights = [_kernel(width, there - here, 2) for there in position]
-        found.append(sum(a * b for a, b in zip(weights, scores, strict=True)) / sum(weights))
-    return found
+        smoothed.append(sum(a * b for a, b in zip(weights, scores, strict=True)) / sum(weights))
+    return smoothed
 
 
 def _kernel(sigma: float, distance: float, power: int) -> float:

@@ -35,12 +35,12 @@ def accuracy_given(world: World, names: Sequence[str], says: Callable[[Mapping[s
     """Eq. 9: E_f E_(x, y | F = f) E_(x', y' | F = f) [g(x) = y']."""
     total = 0.0
     world = [(x, y, p) for x, y, p in world if p > 0]
-    for wanted in {tuple(x[name] for name in names) for x, _, _ in world}:
-        same = [(x, y, p) for x, y, p in world if tuple(x[name] for name in names) == wanted]
+    for values in {tuple(x[name] for name in names) for x, _, _ in world}:
+        same = [(x, y, p) for x, y, p in world if tuple(x[name] for name in names) == values]
         mass = sum(p for _, _, p in same)
         for x, _, p in same:
-            for _, other, q in same:
-                total += mass * (p / mass) * (q / mass) * (says(x) == other)
+            for _, other_label, q in same:
+                total += mass * (p / mass) * (q / mass) * (says(x) == other_label)
     return total
 
 
@@ -49,8 +49,8 @@ def shapley(players: Sequence[str], worth: Callable[[Sequence[str]], float]) -> 
     value = dict.fromkeys(players, 0.0)
     orders = list(itertools.permutations(players))
     for order in orders:
-        for place, player in enumerate(order):
-            added = worth(order[: place + 1]) - worth(order[:place])
+        for index, player in enumerate(order):
+            added = worth(order[: index + 1]) - worth(order[:index])
             value[player] += added / len(orders)
     return value
 
@@ -71,13 +71,13 @@ def attribution_share(scores: Sequence[float], region: Sequence[bool]) -> float:
     return inside / total
 
 
-def best_selection(wanted: Sequence[int], sizes: Sequence[int], count: int) -> tuple[float, float]:
+def best_selection(right_counts: Sequence[int], sizes: Sequence[int], count: int) -> tuple[float, float]:
     """Precision and recall when `count` units are selected over all inputs, as well as can be: tried one by one."""
     best = 0
-    for own in itertools.product(*(range(size + 1) for size in sizes)):
-        if sum(own) == count:
-            best = max(best, sum(min(chosen, right) for chosen, right in zip(own, wanted, strict=True)))
-    return best / count, best / sum(wanted)
+    for counts in itertools.product(*(range(size + 1) for size in sizes)):
+        if sum(counts) == count:
+            best = max(best, sum(min(chosen, right) for chosen, right in zip(counts, right_counts, strict=True)))
+    return best / count, best / sum(right_counts)
 
 
 def blurred(pixels: np.ndarray, std: float) -> np.ndarray:
@@ -87,34 +87,34 @@ def blurred(pixels: np.ndarray, std: float) -> np.ndarray:
     weight = {offset: math.exp(-0.5 * (offset / std) ** 2) for offset in range(-reach, reach + 1)}
     total = sum(weight.values())
     mirrored = np.pad(pixels.astype(float), ((reach, reach), (reach, reach), (0, 0)), mode="symmetric")
-    made = np.zeros(pixels.shape)
+    result = np.zeros(pixels.shape)
     for down, across in itertools.product(weight, repeat=2):
-        part = mirrored[reach + down : reach + down + height, reach + across : reach + across + width]
-        made += weight[down] * weight[across] / total**2 * part
-    return made
+        window = mirrored[reach + down : reach + down + height, reach + across : reach + across + width]
+        result += weight[down] * weight[across] / total**2 * window
+    return result
 
 
 def dimmed(pixels: np.ndarray, radius: float, shift: float) -> np.ndarray:
     """Hue, saturation and value pixel by pixel: value - shift cos²(pi d / 2 radius) inside of the circle."""
     height, width = pixels.shape[:2]
-    made = pixels.astype(float)
+    result = pixels.astype(float)
     for row, column in itertools.product(range(height), range(width)):
         away = math.dist((row + 0.5, column + 0.5), (height / 2, width / 2))
         if away < radius:
             hue, saturation, value = colorsys.rgb_to_hsv(*(pixels[row, column] / 255))
             value = max(0.0, value - shift * math.cos(math.pi * away / (2 * radius)) ** 2)
-            made[row, column] = 255 * np.array(colorsys.hsv_to_rgb(hue, saturation, value))
-    return made
+            result[row, column] = 255 * np.array(colorsys.hsv_to_rgb(hue, saturation, value))
+    return result
 
 
 def with_hue_wave(pixels: np.ndarray, first: int, last: int, shift: float) -> np.ndarray:
     """Hue, saturation and value pixel by pixel: hue + shift sin(2 pi row / rows) in the rows first..last-1."""
-    made = pixels.astype(float)
+    result = pixels.astype(float)
     for row, column in itertools.product(range(first, last), range(pixels.shape[1])):
         hue, saturation, value = colorsys.rgb_to_hsv(*(pixels[row, column] / 255))
         hue += shift * math.sin(2 * math.pi * (row - first + 0.5) / (last - first))
-        made[row, column] = 255 * np.array(colorsys.hsv_to_rgb(hue % 1, saturation, value))
-    return made
+        result[row, column] = 255 * np.array(colorsys.hsv_to_rgb(hue % 1, saturation, value))
+    return result
 
 
 def hard_kuma(a: float, b: float, low: float = -0.1, high: float = 1.1, cuts: int = 200_000) -> tuple[float, ...]:

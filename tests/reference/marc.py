@@ -17,13 +17,13 @@ from rationales.models.tokens import Encoded, TokenRow
 
 
 @dataclass(frozen=True)
-class Literal:
-    """The settings, by the paper's names."""
+class LiteralSettings:
+    """Settings, by the names of the paper where it has one."""
 
     steps: int
-    rate: float = 0.1
-    cosine: bool = True  # the rate falls to 0 along half a cosine
-    decay: float = 0.01
+    learning_rate: float = 0.1
+    cosine: bool = True  # the learning rate falls to 0 along half a cosine
+    weight_decay: float = 0.01
     alpha_lambda: float = 1.0
     alpha_sigma: float = 1.2
     w: float = 1.2
@@ -35,37 +35,43 @@ class Literal:
     complement: float = 1.0
     bounded: bool = True
     indicative: float = 0.0
-    smallest_sigma: float = 0.1
-    floor: float = 1.0  # in short texts the complement need not fall below this share of the baseline's evidence
-    reach: float = 0.125  # largest sigma as a share of the segment's words, at least 1; 0: none
+    min_sigma: float = 0.1
+    complement_floor: float = (
+        1.0  # in short texts the complement need not fall below this share of the baseline's evidence
+    )
+    max_sigma_share: float = 0.125  # largest sigma as a share of the segment's words, at least 1; 0: none
 
 
-def explain(model: nn.Module, encoded: Encoded, target: int, baseline_id: int, head: str, how: Literal) -> list[Tensor]:
+def explain(
+    model: nn.Module, encoded: Encoded, target: int, baseline_id: int, head: str, settings: LiteralSettings
+) -> list[Tensor]:
     """For each segment of one input the keep of each of its words."""
     parameters = [
-        [(_scalar(how.w), _scalar(how.sigma)) for _ in row.units] for row in encoded.rows
+        [(_scalar(settings.w), _scalar(settings.sigma)) for _ in row.units] for row in encoded.rows
     ]  # [segment][word] -> (w, sigma)
     flat = [value for segment in parameters for pair in segment for value in pair]
-    limit(parameters, how)
-    optimizer = torch.optim.AdamW(flat, lr=how.rate, weight_decay=how.decay)
-    for step in range(how.steps):
-        fall = (1 + math.cos(math.pi * step / how.steps)) / 2 if how.cosine else 1.0
-        optimizer.param_groups[0]["lr"] = how.rate * fall
+    limit(parameters, settings)
+    optimizer = torch.optim.AdamW(flat, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    for step in range(settings.steps):
+        fall = (1 + math.cos(math.pi * step / settings.steps)) / 2 if settings.cosine else 1.0
+        optimizer.param_groups[0]["lr"] = settings.learning_rate * fall
         optimizer.zero_grad()
-        loss(model, encoded, parameters, target, baseline_id, head, how).backward()
+        loss(model, encoded, parameters, target, baseline_id, head, settings).backward()
         optimizer.step()
-        limit(parameters, how)
+        limit(parameters, settings)
     with torch.no_grad():
-        return [torch.stack(keeps(row, segment, how)) for row, segment in zip(encoded.rows, parameters, strict=True)]
+        return [
+            torch.stack(keeps(row, segment, settings)) for row, segment in zip(encoded.rows, parameters, strict=True)
+        ]
 
 
-def limit(parameters: Sequence[Sequence[tuple[Tensor, Tensor]]], how: Literal) -> None:
+def limit(parameters: Sequence[Sequence[tuple[Tensor, Tensor]]], settings: LiteralSettings) -> None:
     """Keep every sigma within its bounds."""
     with torch.no_grad():
         for segment in parameters:
-            most = max(1.0, how.reach * len(segment)) if how.reach else float("inf")
+            upper = max(1.0, settings.max_sigma_share * len(segment)) if settings.max_sigma_share else float("inf")
             for _, sigma in segment:
-                sigma.clamp_(min=how.smallest_sigma, max=most)
+                sigma.clamp_(min=settings.min_sigma, max=upper)
 
 
 def loss(
@@ -75,47 +81,55 @@ def loss(
     target: int,
     baseline_id: int,
     head: str,
-    how: Literal,
+    settings: LiteralSettings,
 ) -> Tensor:
     """Eq. 8 for one input; probabilities of its segments are averaged before the logarithm."""
     kept, left, sparse, wide, rough = [], [], [], [], []
     for row, segment in zip(encoded.rows, parameters, strict=True):
-        keep = keeps(row, segment, how)
-        kept.append(evidence(model, row, keep, target, baseline_id, head, how))
-        left.append(evidence(model, row, [1 - value for value in keep], target, baseline_id, head, how))
+        keep = keeps(row, segment, settings)
+        kept.append(evidence(model, row, keep, target, baseline_id, head, settings))
+        left.append(evidence(model, row, [1 - value for value in keep], target, baseline_id, head, settings))
         sparse.append((sum(keep) / len(keep)) ** 2)
         rough.append(sum((after - before) ** 2 for before, after in pairwise(keep)) / len(keep))
         wide.append(-sum(torch.log(sigma) for _, sigma in segment) / len(segment))
-    squeezed = [5e-6 + (1 - 1e-5) * sum(found) / len(found) for found in (kept, left)]
+    squeezed = [5e-6 + (1 - 1e-5) * sum(values) / len(values) for values in (kept, left)]
     none = [
-        evidence(model, row, [torch.tensor(0.0).double()] * len(row.units), target, baseline_id, head, how).detach()
+        evidence(
+            model, row, [torch.tensor(0.0).double()] * len(row.units), target, baseline_id, head, settings
+        ).detach()
         for row in encoded.rows
     ]
     short = min(1.0, max(0.0, (120 - len(encoded.units)) / 80))
-    squeezed[1] = max(squeezed[1], how.floor * short * (5e-6 + (1 - 1e-5) * sum(none) / len(none)))
-    total = -how.sufficiency * torch.log(squeezed[0])
-    total = total + how.complement * (-torch.log(1 - squeezed[1]) if how.bounded else torch.log(squeezed[1]))
-    total = total + how.alpha_nb * sum(rough) / len(rough)
-    total = total + how.alpha_lambda * sum(sparse) / len(sparse)
-    return total + how.alpha_sigma * sum(wide) / len(wide)
+    squeezed[1] = max(squeezed[1], settings.complement_floor * short * (5e-6 + (1 - 1e-5) * sum(none) / len(none)))
+    total = -settings.sufficiency * torch.log(squeezed[0])
+    total = total + settings.complement * (-torch.log(1 - squeezed[1]) if settings.bounded else torch.log(squeezed[1]))
+    total = total + settings.alpha_nb * sum(rough) / len(rough)
+    total = total + settings.alpha_lambda * sum(sparse) / len(sparse)
+    return total + settings.alpha_sigma * sum(wide) / len(wide)
 
 
-def keeps(row: TokenRow, segment: Sequence[tuple[Tensor, Tensor]], how: Literal) -> list[Tensor]:
+def keeps(row: TokenRow, segment: Sequence[tuple[Tensor, Tensor]], settings: LiteralSettings) -> list[Tensor]:
     """Eq. 5 and 6, one word at a time."""
-    if not how.use_field:
+    if not settings.use_field:
         return [torch.sigmoid(w) for w, _ in segment]
-    found = []
+    keep = []
     for here in row.position:
         influence = [
-            w * torch.exp(torch.as_tensor(-((here - there) ** 2)) / sigma**how.power)
+            w * torch.exp(torch.as_tensor(-((here - there) ** 2)) / sigma**settings.power)
             for (w, sigma), there in zip(segment, row.position, strict=True)
         ]
-        found.append(torch.sigmoid(sum(influence)))
-    return found
+        keep.append(torch.sigmoid(sum(influence)))
+    return keep
 
 
 def evidence(
-    model: nn.Module, row: TokenRow, keep: Sequence[Tensor], target: int, baseline_id: int, head: str, how: Literal
+    model: nn.Module,
+    row: TokenRow,
+    keep: Sequence[Tensor],
+    target: int,
+    baseline_id: int,
+    head: str,
+    settings: LiteralSettings,
 ) -> Tensor:
     """How strongly the model sees the target in one segment, words blended with the baseline (Eq. 1)."""
     table = model.get_input_embeddings()
@@ -130,7 +144,7 @@ def evidence(
     if head == "multi-label":
         return torch.sigmoid(logits[target])
     share = torch.softmax(logits, -1)[target]
-    return (1 - how.indicative) * share + how.indicative * torch.sigmoid(logits[target])
+    return (1 - settings.indicative) * share + settings.indicative * torch.sigmoid(logits[target])
 
 
 def _scalar(value: float) -> Tensor:

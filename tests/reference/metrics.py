@@ -12,36 +12,39 @@ import torch
 
 def f1(gold: Sequence[bool], chosen: Sequence[bool]) -> float:
     """Harmonic mean of precision and recall over the places that are True."""
-    wanted = {place for place, mark in enumerate(gold) if mark}
-    had = {place for place, mark in enumerate(chosen) if mark}
-    if not wanted & had:
+    gold_indices = {index for index, mark in enumerate(gold) if mark}
+    chosen_indices = {index for index, mark in enumerate(chosen) if mark}
+    if not gold_indices & chosen_indices:
         return 0.0
-    precision, recall = len(wanted & had) / len(had), len(wanted & had) / len(wanted)
+    precision, recall = (
+        len(gold_indices & chosen_indices) / len(chosen_indices),
+        len(gold_indices & chosen_indices) / len(gold_indices),
+    )
     return 2 * precision * recall / (precision + recall)
 
 
 def spans(chosen: Sequence[bool]) -> list[set[int]]:
     """Stretches of True, each as the set of its places."""
-    found: list[set[int]] = []
-    for place, mark in enumerate(chosen):
-        if mark and place and chosen[place - 1]:
-            found[-1].add(place)
+    runs: list[set[int]] = []
+    for index, mark in enumerate(chosen):
+        if mark and index and chosen[index - 1]:
+            runs[-1].add(index)
         elif mark:
-            found.append({place})
-    return found
+            runs.append({index})
+    return runs
 
 
 def iou_f1(gold: Sequence[bool], chosen: Sequence[bool]) -> float:
     """DeYoung et al. 2020, section 4.1: spans match from an intersection over union of 0.5."""
-    wanted, had = spans(gold), spans(chosen)
+    gold_spans, chosen_spans = spans(gold), spans(chosen)
 
-    def matches(one: set[int], others: list[set[int]]) -> bool:
-        return any(len(one & other) / len(one | other) >= 0.5 for other in others)
+    def matches(span: set[int], candidates: list[set[int]]) -> bool:
+        return any(len(span & candidate) / len(span | candidate) >= 0.5 for candidate in candidates)
 
-    if not had:
+    if not chosen_spans:
         return 0.0
-    recall = sum(matches(one, had) for one in wanted) / len(wanted)
-    precision = sum(matches(one, wanted) for one in had) / len(had)
+    recall = sum(matches(span, chosen_spans) for span in gold_spans) / len(gold_spans)
+    precision = sum(matches(span, gold_spans) for span in chosen_spans) / len(chosen_spans)
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
@@ -58,7 +61,7 @@ def average_precision(gold: Sequence[bool], scores: Sequence[float]) -> float:
 
 def best_first(scores: Sequence[float]) -> list[int]:
     """Places in the order of falling scores, the left one of equals first."""
-    return sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+    return sorted(range(len(scores)), key=lambda index: (-scores[index], index))
 
 
 def kernel_regression(
@@ -66,16 +69,16 @@ def kernel_regression(
 ) -> list[float]:
     """Leave-one-out Nadaraya-Watson (MaRC, appendix A): x = share of the words above `low` of the input's largest."""
     x = []
-    for own in scores:
-        most = max(own)
-        x.append(sum(score / most > low for score in own) / len(own) if most > 0 else 0.0)
-    found = []
+    for input_scores in scores:
+        largest = max(input_scores)
+        x.append(sum(score / largest > low for score in input_scores) / len(input_scores) if largest > 0 else 0.0)
+    predictions = []
     for left_out in range(len(scores)):
         weights = [
-            math.exp(-((x[left_out] - x[other]) ** 2) / width) if other != left_out else 0.0 for other in range(len(x))
+            math.exp(-((x[left_out] - x[index]) ** 2) / width) if index != left_out else 0.0 for index in range(len(x))
         ]
-        found.append(sum(weight * y for weight, y in zip(weights, best, strict=True)) / sum(weights))
-    return found
+        predictions.append(sum(weight * y for weight, y in zip(weights, best, strict=True)) / sum(weights))
+    return predictions
 
 
 def sign_flips(differences: Sequence[float]) -> float:
@@ -92,67 +95,69 @@ def sign_flips(differences: Sequence[float]) -> float:
 def holm(p: Sequence[float]) -> list[float]:
     """The i-th smallest of m values times (m - i), never falling, at most 1."""
     adjusted, worst = [0.0] * len(p), 0.0
-    for step, place in enumerate(sorted(range(len(p)), key=lambda place: p[place])):
-        worst = max(worst, min(1.0, p[place] * (len(p) - step)))
-        adjusted[place] = worst
+    for step, index in enumerate(sorted(range(len(p)), key=lambda index: p[index])):
+        worst = max(worst, min(1.0, p[index] * (len(p) - step)))
+        adjusted[index] = worst
     return adjusted
 
 
 def replaced(module: Any, encoded: Any, kept: Sequence[bool], token: int, target: int) -> float:
     """p(target): every token of a word that is not kept becomes `token`, still attended; segments one by one."""
-    said = []
+    probabilities = []
     for row in encoded.rows:
         ids = [
             number if owner < 0 or kept[row.units[owner]] else token
             for number, owner in zip(row.ids, row.owner, strict=True)
         ]
-        said.append(_probability(module, ids, row.types, target))
-    return sum(said) / len(said)
+        probabilities.append(_probability(module, ids, row.types, target))
+    return sum(probabilities) / len(probabilities)
 
 
 def deleted(module: Any, encoded: Any, kept: Sequence[bool], target: int) -> float:
     """p(target): the tokens of words that are not kept are left out; segments one by one."""
-    said = []
+    probabilities = []
     for row in encoded.rows:
-        places = [place for place, owner in enumerate(row.owner) if owner < 0 or kept[row.units[owner]]]
-        types = None if row.types is None else [row.types[place] for place in places]
-        said.append(_probability(module, [row.ids[place] for place in places], types, target))
-    return sum(said) / len(said)
+        indices = [index for index, owner in enumerate(row.owner) if owner < 0 or kept[row.units[owner]]]
+        types = None if row.types is None else [row.types[index] for index in indices]
+        probabilities.append(_probability(module, [row.ids[index] for index in indices], types, target))
+    return sum(probabilities) / len(probabilities)
 
 
 def _probability(module: Any, ids: Sequence[int], types: Sequence[int] | None, target: int) -> float:
-    more = {} if types is None else {"token_type_ids": torch.tensor([list(types)])}
+    type_arguments = {} if types is None else {"token_type_ids": torch.tensor([list(types)])}
     with torch.no_grad():
         output = module(
-            input_ids=torch.tensor([list(ids)]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), **more
+            input_ids=torch.tensor([list(ids)]),
+            attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+            **type_arguments,
         )
     return float(getattr(output, "logits", output).double().softmax(-1)[0, target])
 
 
 def curves(
-    scores: Sequence[float], levels: Sequence[float], said: Callable[[list[bool]], float]
+    scores: Sequence[float], levels: Sequence[float], probability: Callable[[list[bool]], float]
 ) -> tuple[float, list[float], list[float]]:
     """M(x), M(r_i) and M(x without r_i) for r_i = the top ceil(level n) words (MaRC, Eq. 10 and 11)."""
     order = best_first(scores)
     kept, removed = [], []
     for level in levels:
         count = math.ceil(level * len(scores) - 1e-9)
-        inside = [place in order[:count] for place in range(len(scores))]
-        kept.append(said(inside))
-        removed.append(said([not mark for mark in inside]))
-    return said([True] * len(scores)), kept, removed
+        inside = [index in order[:count] for index in range(len(scores))]
+        kept.append(probability(inside))
+        removed.append(probability([not mark for mark in inside]))
+    return probability([True] * len(scores)), kept, removed
 
 
 def compared_on_units(
     text: str, units: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
 ) -> tuple[list[int], list[bool]]:
     """The numbers of the units that are compared, and whether each is gold: character by character."""
-    marked = {place for start, end in spans for place in range(start, end)}
+    marked = {index for start, end in spans for index in range(start, end)}
     numbers, gold = [], []
     for number, (start, end) in enumerate(units):
-        places = [place for place in range(start, end) if not text[place].isspace()]
-        is_gold = any(place in marked for place in places)
-        if is_gold or any(text[place].isalnum() for place in places):
+        indices = [index for index in range(start, end) if not text[index].isspace()]
+        is_gold = any(index in marked for index in indices)
+        if is_gold or any(text[index].isalnum() for index in indices):
             numbers.append(number)
             gold.append(is_gold)
     return numbers, gold

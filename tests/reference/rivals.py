@@ -15,10 +15,10 @@ def shapley(game: Game, players: int) -> np.ndarray:
     """Shapley 1953: the weighted mean of what a player adds to every set of the others."""
     values = np.zeros(players)
     for player in range(players):
-        others = [other for other in range(players) if other != player]
+        other_players = [candidate for candidate in range(players) if candidate != player]
         for size in range(players):
             weight = factorial(size) * factorial(players - size - 1) / factorial(players)
-            for chosen in combinations(others, size):
+            for chosen in combinations(other_players, size):
                 values[player] += weight * (game(frozenset([*chosen, player])) - game(frozenset(chosen)))
     return values
 

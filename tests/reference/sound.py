@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 
 
-def resample(samples: list[float], rate: int, wanted: int, crossings: int) -> list[float]:
-    """Sample j stands at j rate / wanted; it is the sum of all samples under a sinc within a Hann window."""
-    cut = min(1.0, wanted / rate)
-    found = []
-    for j in range(math.ceil(len(samples) * wanted / rate)):
-        place, total = j * rate / wanted, 0.0
+def resample(samples: list[float], sample_rate: int, new_rate: int, crossings: int) -> list[float]:
+    """Sample j lies at j sample_rate / new_rate; it is the sum of all samples under a sinc within a Hann window."""
+    cut = min(1.0, new_rate / sample_rate)
+    resampled = []
+    for j in range(math.ceil(len(samples) * new_rate / sample_rate)):
+        position, total = j * sample_rate / new_rate, 0.0
         for i, value in enumerate(samples):
-            distance = (i - place) * cut
+            distance = (i - position) * cut
             if abs(distance) < crossings:
                 sinc = 1.0 if distance == 0 else math.sin(math.pi * distance) / (math.pi * distance)
                 total += value * cut * sinc * (1 + math.cos(math.pi * distance / crossings)) / 2
-        found.append(total)
-    return found
+        resampled.append(total)
+    return resampled
 
 
 def voice_activity(weights: dict[str, Tensor], samples: Tensor) -> list[float]:
@@ -31,19 +31,19 @@ def voice_activity(weights: dict[str, Tensor], samples: Tensor) -> list[float]:
     conv, cell = torch.nn.functional.conv1d, torch.nn.LSTMCell(128, 128)
     cell.load_state_dict({name.split(".")[1]: value for name, value in weights.items() if name.startswith("lstm_cell")})
     state = (torch.zeros(1, 128), torch.zeros(1, 128))
-    before, found = torch.zeros(64), []
+    before, probabilities = torch.zeros(64), []
     for start in range(0, len(samples), 512):
         chunk = samples[start : start + 512]
         chunk = torch.cat([chunk, torch.zeros(512 - len(chunk))])
-        heard = torch.cat([before, chunk])
-        heard = torch.cat([heard, heard[-65:-1].flip(0)])  # mirrored at the end
-        waves = conv(heard[None, None], weights["stft_conv.weight"], stride=128)
+        window = torch.cat([before, chunk])
+        window = torch.cat([window, window[-65:-1].flip(0)])  # mirrored at the end
+        waves = conv(window[None, None], weights["stft_conv.weight"], stride=128)
         value = torch.sqrt(waves[:, :129] ** 2 + waves[:, 129:] ** 2)
         for number, stride in ((1, 1), (2, 2), (3, 2), (4, 1)):
             weight, bias = weights[f"conv{number}.weight"], weights[f"conv{number}.bias"]
             value = torch.relu(conv(value, weight, bias, stride=stride, padding=1))
         state = cell(value[:, :, 0], state)
         logit = conv(torch.relu(state[0])[..., None], weights["final_conv.weight"], weights["final_conv.bias"])
-        found.append(float(torch.sigmoid(logit).detach()))
+        probabilities.append(float(torch.sigmoid(logit).detach()))
         before = chunk[-64:]
-    return found
+    return probabilities

@@ -1,4 +1,4 @@
-"""`rationales train-masker`: a masker for one model, so that marc-instant can explain it in one pass."""
+"""`rationales train-masker`: train a masker for one model, with which marc-instant explains it in one pass."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rationales.cli.shared import Baseline, Device, Folder, Trust, Unit
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import DataError, OptionError
 
-ENDLESS = 10**9  # steps, where the clock decides
+UNLIMITED_STEPS = 10**9  # where --minutes ends the training
 
 if TYPE_CHECKING:
-    from rationales.masks.train_masker import Look
+    from rationales.masks.instant.training import ValidationResult
 
 
 def add(app: typer.Typer) -> None:
-    """Enter the command."""
+    """Add the command."""
     app.command("train-masker")(train_masker)
 
 
@@ -31,34 +31,36 @@ def train_masker(
     data: Annotated[
         str, typer.Argument(help="A data set by name, or a file of texts (CSV, TSV, JSON lines); labels are not used.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the masker goes: one safetensors file.")],
-    split: Annotated[str | None, typer.Option(help="train, val or test; of a named set else train.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the masker to (safetensors).")],
+    split: Annotated[
+        str | None, typer.Option(help="train, val or test; by default train, for a named data set.")
+    ] = None,
     folder: Folder = None,
-    limit: Annotated[int | None, typer.Option(help="So many texts, evenly spread over the data.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Number of texts, evenly spread over the data.")] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Training steps at most.", show_default="3000, or as --minutes allow")
+        int | None, typer.Option(help="Largest number of training steps.", show_default="3000, or as --minutes allow")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Training ends after so many minutes; the rate falls accordingly.")
+        float | None, typer.Option(help="Time limit in minutes; the learning rate's schedule adapts.")
     ] = None,
-    seed: Annotated[
-        int, typer.Option(help="The same seed gives the same masker, on the CPU and without --minutes.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same masker on the CPU without --minutes.")] = 0,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="An option of marc: what is trained for (sparsity=2).", metavar="NAME=VALUE"),
+        typer.Option("--set", help="Option of marc, for the training objective (sparsity=2).", metavar="NAME=VALUE"),
     ] = None,
     training: Annotated[
         list[str] | None,
-        typer.Option("--train", help="How to train: inputs, rate, width, layers, ...", metavar="NAME=VALUE"),
+        typer.Option(
+            "--train", help="Training setting: inputs, learning_rate, width, layers, ...", metavar="NAME=VALUE"
+        ),
     ] = None,
     unit: Unit = "word",
     baseline: Baseline = None,
-    half: Annotated[bool, typer.Option("--half", help="Store half precision: a file half as large.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store the weights in half precision.")] = False,
     device: Device = None,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Train a masker once, from texts without labels; marc-instant then explains the model in one pass.
+    """Train a masker on texts without labels; marc-instant then explains the model in one pass.
 
     [bold]Examples[/bold]
 
@@ -69,10 +71,10 @@ def train_masker(
       rationales explain --file review.txt --model ./my-model --method marc-instant --set masker=masker.safetensors
     """
     check_outputs(None, out)
-    objective, chosen = options(settings or []), options(training or [], "--train")
+    objective_options, train_options = options(settings or []), options(training or [], "--train")
     if minutes is not None:
-        chosen = {"steps": ENDLESS} | chosen | {"minutes": minutes}
-    chosen |= {} if steps is None else {"steps": steps}
+        train_options = {"steps": UNLIMITED_STEPS} | train_options | {"minutes": minutes}
+    train_options |= {} if steps is None else {"steps": steps}
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
 
@@ -80,24 +82,26 @@ def train_masker(
         texts = _texts(data, split, folder, limit)
     with waiting("loading the model"):
         import rationales
-        from rationales.masks.train_masker import TrainSettings, train
+        from rationales.masks.instant.training import TrainSettings, train
         from rationales.methods import build
         from rationales.models.text import TextModel
 
-        how = _replaced(TrainSettings(seed=seed), chosen)
-        wanted = build("marc", objective)  # checks names and values
-        explained = rationales.load(
+        train_settings = _train_settings(TrainSettings(seed=seed), train_options)
+        marc = build("marc", objective_options)  # checks names and values
+        text_model = rationales.load(
             model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
         )
-        check_kind(explained, "text")
-        if not isinstance(explained, TextModel):
-            raise OptionError(f"a masker is trained for a model of texts, and {model} is none")
+        check_kind(text_model, "text")
+        if not isinstance(text_model, TextModel):
+            raise OptionError(f"a masker is trained for a text model, and {model} is none")
     with progress(f"training on {len(texts)} texts") as report:
-        made = train(explained, texts, how, _settings(wanted), report, _tell)
-    made.save(out, half)
+        masker = train(text_model, texts, train_settings, _mask_settings(marc), report, _print_validation)
+    masker.save(out, half)
     size = out.stat().st_size / 2**20
-    best = made.card.training["held_out_loss"]
-    typer.echo(f"wrote {out} ({size:.1f} MB, loss {best:.3f} on {made.card.training['held']} held-out texts)", err=True)
+    best = masker.card.training["held_out_loss"]
+    typer.echo(
+        f"wrote {out} ({size:.1f} MB, loss {best:.3f} on {masker.card.training['held_out']} held-out texts)", err=True
+    )
 
 
 def _texts(data: str, split: str | None, folder: Path | None, limit: int | None) -> list[Any]:
@@ -107,27 +111,27 @@ def _texts(data: str, split: str | None, folder: Path | None, limit: int | None)
     if split is None and data in DATASETS and "train" in DATASETS[data].splits:
         split = "train"
     examples = evenly(read_data(data, split, folder), limit)
-    if any(one.image is not None for one in examples):
-        raise DataError(f"{data} holds pictures; a masker is trained on texts")
-    return [one.raw_input() for one in examples]
+    if any(example.image is not None for example in examples):
+        raise DataError(f"{data} contains images; a masker is trained on texts")
+    return [example.raw_input() for example in examples]
 
 
-def _replaced(how: Any, chosen: dict[str, Any]) -> Any:
-    """Training settings with the given ones in place."""
-    known = [one.name for one in fields(how)]
-    for name in chosen:
+def _train_settings(settings: Any, options: dict[str, Any]) -> Any:
+    """Training settings with these options set; an OptionError names an unknown one."""
+    known = [spec.name for spec in fields(settings)]
+    for name in options:
         if name not in known:
             raise OptionError(f"a training has no setting {name!r}; there are: {', '.join(known)}")
-    return replace(how, **chosen)
+    return replace(settings, **options)
 
 
-def _settings(method: Any) -> Any:
-    """The part of marc's options that an optimisation, or a training, goes by."""
+def _mask_settings(method: Any) -> Any:
+    """The options of marc that are settings of the mask optimisation."""
     from rationales.masks.settings import MaskSettings
 
-    return MaskSettings(**{one.name: getattr(method, one.name) for one in fields(MaskSettings)})
+    return MaskSettings(**{spec.name: getattr(method, spec.name) for spec in fields(MaskSettings)})
 
 
-def _tell(look: Look) -> None:
-    star = " *" if look.best else ""
-    typer.echo(f"step {look.step}  {look.seconds:.0f} s  loss on held-out texts {look.loss:.4f}{star}", err=True)
+def _print_validation(result: ValidationResult) -> None:
+    star = " *" if result.best else ""
+    typer.echo(f"step {result.step}  {result.seconds:.0f} s  loss on held-out texts {result.loss:.4f}{star}", err=True)

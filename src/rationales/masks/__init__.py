@@ -1,1 +1,1 @@
-"""The engine: fields over units, the terms of the objective, and the descent that optimises them."""
+"""Mask optimisation: fields over units, the terms of the objective, and the optimiser; `instant/` trains maskers."""

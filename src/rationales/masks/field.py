@@ -10,70 +10,70 @@ from torch.utils.checkpoint import checkpoint
 from rationales.masks.grid import grid_field
 from rationales.models.batch import Batch
 
-BLOCK = 1024  # targets at a time: a longer line never holds its whole n x n kernel
-ENTRIES = 2**26  # of kernels at a time, where nothing has to be kept for a backward pass
+BLOCK = 1024  # targets at a time, so that the n x n kernel of a long line is never in memory at once
+ENTRIES = 2**26  # kernel entries at a time, where nothing is stored for a backward pass
 
 
 def line_field(w: Tensor, sigma: Tensor, position: Tensor, power: int) -> Tensor:
     """z (M, n) with z_j = sum_i w_i exp(-(x_i - x_j)^2 / sigma_i^power); keep is its sigmoid.
 
-    w, sigma, position: (M, n), w = 0 where there is no unit. power 1 is Eq. 5 as printed, 2 what the published text
-    results used.
+    w, sigma, position: (M, n), w = 0 where there is no unit. power 1 is Eq. 5 as printed, 2 is what
+    the published text results used.
     """
-    some = max(1, ENTRIES // w.shape[1] ** 2)  # lines at a time
-    if len(w) > some and not (torch.is_grad_enabled() and (w.requires_grad or sigma.requires_grad)):
-        lines = zip(torch.split(w, some), torch.split(sigma, some), torch.split(position, some), strict=True)
-        return torch.cat([line_field(*one, power) for one in lines])
+    lines_at_once = max(1, ENTRIES // w.shape[1] ** 2)
+    if len(w) > lines_at_once and not (torch.is_grad_enabled() and (w.requires_grad or sigma.requires_grad)):
+        lines = zip(*(torch.split(values, lines_at_once) for values in (w, sigma, position)), strict=True)
+        return torch.cat([line_field(w_part, s_part, p_part, power) for w_part, s_part, p_part in lines])
     spread = sigma**power
     if w.shape[1] <= BLOCK:
-        return _towards(w, spread, position, position)
-    parts = [
-        checkpoint(_towards, w, spread, position, some, use_reentrant=False, preserve_rng_state=False)
-        for some in torch.split(position, BLOCK, dim=1)
+        return _field_at_targets(w, spread, position, position)
+    blocks = [
+        checkpoint(_field_at_targets, w, spread, position, targets, use_reentrant=False, preserve_rng_state=False)
+        for targets in torch.split(position, BLOCK, dim=1)
     ]
-    return torch.cat(parts, dim=1)
+    return torch.cat(blocks, dim=1)
 
 
-def _towards(w: Tensor, spread: Tensor, source: Tensor, target: Tensor) -> Tensor:
-    """(M, n) sources, (M, m) targets -> (M, m)."""
+def _field_at_targets(w: Tensor, spread: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    """Field (M, m) at the targets (M, m) from the sources (M, n)."""
     distance = source[:, :, None] - target[:, None, :]
     kernel = torch.exp(distance.square().neg_() / spread[:, :, None])
     return torch.einsum("mi,mij->mj", w, kernel)
 
 
-def field(batch: Batch, w: Tensor, sigma: Tensor, power: int, every: int = 1) -> Tensor:
-    """z (M, n) over whatever the batch's units lie on: a line, or the pixels of a grid.
+def field(batch: Batch, w: Tensor, sigma: Tensor, power: int, cell: int = 1) -> Tensor:
+    """Field z (M, n) of a batch whose units lie on a line or are the pixels of a grid.
 
-    w, sigma: (M, s), one for each source. On a line every unit is a source; on a grid every cell of `every` x `every`
+    w, sigma: (M, s), one for each source. On a line every unit is a source; on a grid every cell of `cell` x `cell`
     pixels has one.
     """
-    real = sources(batch, every)
+    real = sources(batch, cell)
     if batch.grid is None:
         return line_field(w * real, sigma, batch.rows.position[: batch.masks], power)
-    cells = (batch.masks, *(-(-side // every) for side in batch.grid))
-    found = grid_field(w.view(cells), sigma.view(cells), power, real.view(cells), every=every, size=batch.grid)
-    return found.flatten(1)
+    cells = (batch.masks, *(-(-side // cell) for side in batch.grid))
+    z = grid_field(w.view(cells), sigma.view(cells), power, real.view(cells), cell=cell, size=batch.grid)
+    return z.flatten(1)
 
 
-def sources(batch: Batch, every: int = 1) -> Tensor:
-    """(M, s) booleans: the sources that exist; a cell of a grid exists if one of its pixels does."""
+def sources(batch: Batch, cell: int = 1) -> Tensor:
+    """(M, s) booleans: the sources that exist; a cell exists if one of its pixels does."""
     real = batch.rows.real[: batch.masks]
-    if batch.grid is None or every == 1:
+    if batch.grid is None or cell == 1:
         return real
     pixels = real.view(batch.masks, 1, *batch.grid).to(batch.dtype)
-    return max_pool2d(pixels, every, ceil_mode=True).flatten(1) > 0
+    return max_pool2d(pixels, cell, ceil_mode=True).flatten(1) > 0
 
 
 def smooth(scores: Tensor, batch: Batch, width: float) -> Tensor:
-    """(S, n) scores averaged over their neighbours with weights exp(-d^2 / width^2): compactness for any method."""
+    """(S, n) scores averaged over their neighbours with weights exp(-d^2 / width^2)."""
     real = batch.rows.real
-    reach = torch.full_like(scores, max(width, 1e-3))  # less changes nothing, and its square could vanish
+    sigma = torch.full_like(scores, max(width, 1e-3))  # a smaller width changes nothing, and its square could underflow
 
     def spread(values: Tensor) -> Tensor:
         if batch.grid is None:
-            return line_field(values, reach, batch.rows.position, power=2)
+            return line_field(values, sigma, batch.rows.position, power=2)
         shape = (len(values), *batch.grid)
-        return grid_field(values.view(shape), reach.view(shape), power=2).flatten(1)
+        return grid_field(values.view(shape), sigma.view(shape), power=2).flatten(1)
 
     total, weight = spread(scores * real), spread(real.to(scores.dtype))
     return torch.where(real, total / weight.clamp(min=1e-12), torch.zeros_like(scores))

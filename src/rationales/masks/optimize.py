@@ -1,7 +1,7 @@
-"""Batched descent: many inputs and their segments at once, each input stopping on its own and making room for the next.
+"""Batched optimisation: many inputs and their segments at once; an input that stops makes way for the next.
 
-All state of an input (parameters, moments, step count, randomness) depends on that input alone, so it ends up the same
-in any company. Nothing is read back from the device between two checks.
+The state of an input (parameters, moments, step count, randomness) depends on that input alone, so its result does not
+depend on the batch. Nothing is read from the device between two checks.
 """
 
 from __future__ import annotations
@@ -12,27 +12,40 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rationales.masks.descent import BETAS, EPSILON, keep_of
+from rationales.masks.cuda_graph import StepRunner
 from rationales.masks.field import sources
 from rationales.masks.objective import Problem, mask_rows, mean_over_masks, mean_over_units
-from rationales.masks.recorded import Steps
+from rationales.masks.optimizer_state import OptimizerState
+from rationales.masks.optimizer_step import BETAS, EPSILON, keep_logit
 from rationales.masks.settings import MaskSettings
-from rationales.masks.state import State
-from rationales.masks.stopping import Look, Stopping, stopping
+from rationales.masks.stopping import MaskProgress, Stopping, stopping
 from rationales.models.batch import Batch
 from rationales.models.precision import in_half
+
+FIELD_RANGE = (-16.118095, 15.942385)  # logits of 1e-7 and of 1 - 1e-7 in single precision
 
 
 @dataclass(frozen=True)
 class MaskResult:
-    """keep (M, n) as found, what it was made of, and per input how it ended."""
+    """The optimised fields of M masks, their parameters, and how the optimisation of each input ended."""
 
-    keep: Tensor
+    field: Tensor  # (M, n); its sigmoid is keep
+    real: Tensor  # (M, n) bool: units that exist
     steps: list[int]
     stop: list[str]
     w: Tensor  # (M, s)
     sigma: Tensor  # (M, s)
     movement: list[float]  # per input, see `movement`
+
+    @property
+    def keep(self) -> Tensor:
+        """(M, n): the optimised masks, 0 for padding."""
+        return torch.where(self.real, self.field.sigmoid(), 0.0)
+
+    @property
+    def bounded_field(self) -> Tensor:
+        """(M, n): the field within FIELD_RANGE, so that extreme values do not dominate its standard deviation."""
+        return self.field.clamp(*FIELD_RANGE)
 
 
 def optimize(
@@ -43,117 +56,123 @@ def optimize(
     start: tuple[Tensor, Tensor] | None = None,
     anchor: Tensor | None = None,
 ) -> MaskResult:
-    """Find the masks of all inputs of a batch; `target` is (inputs,).
+    """Optimise the masks of all inputs of a batch; `target` is (inputs,).
 
-    `start`: a w and a sigma (M, s) to begin with; `anchor` (M, n): a field that stays beside the one that is optimised.
+    `start`: initial w and sigma (M, s); `anchor` (M, n): a constant field that is added to the optimised one.
     """
     weight = settings.anchor
-    batch, settings = quick(batch, settings.on(batch.grid))
+    batch, settings = fast_precision(batch, settings.on(batch.grid))
     if anchor is not None:
         settings = replace(settings, anchor=weight)
-    everything = State.start(batch, settings, start).copy()
+    full_state = OptimizerState.start(batch, settings, start).copy()
     if anchor is not None:
-        everything.anchor = anchor.clone()
+        full_state.anchor = anchor.clone()
     rule = stopping(settings)
-    owner = mask_rows(batch.rows.input, batch)
+    mask_input = mask_rows(batch.rows.input, batch)
     waiting, active = list(range(batch.inputs)), list[int]()
     steps, stop = [0] * batch.inputs, [""] * batch.inputs
     cost = _costs(batch, settings)
     while waiting or active:
-        active = sorted(active + _admit(active, waiting, cost, batch))
-        part = batch.take(active)
-        masks = torch.nonzero(torch.isin(owner, torch.tensor(active, device=owner.device))).flatten()
-        state = everything.take(masks, part.size[1])
-        problem = Problem.of(part, target[torch.tensor(active, device=target.device)], settings)
-        taking = Steps(problem, sum(sum(cost[number]) for number in active))
+        active = sorted(active + _admit_inputs(active, waiting, cost, batch))
+        active_batch = batch.take(active)
+        masks = torch.nonzero(torch.isin(mask_input, torch.tensor(active, device=mask_input.device))).flatten()
+        state = full_state.select(masks, active_batch.size[1])
+        problem = Problem.of(active_batch, target[torch.tensor(active, device=target.device)], settings)
+        runner = StepRunner(problem, sum(sum(cost[number]) for number in active))
         while not any(stop[number] for number in active):
-            left = settings.steps - min(steps[number] for number in active)
-            state = taking.take(state, min(rule.due(steps[number]) for number in active), left)
-            for number, (count, reason) in zip(active, check(part, settings, rule, state), strict=True):
+            remaining = settings.steps - min(steps[number] for number in active)
+            state = runner.run(state, min(rule.due(steps[number]) for number in active), remaining)
+            outcomes = check_stopping(active_batch, settings, rule, state)
+            for number, (count, reason) in zip(active, outcomes, strict=True):
                 steps[number], stop[number] = count, reason
             if progress is not None:
                 shares = (1.0 if stop[number] else steps[number] / settings.steps for number in range(batch.inputs))
                 progress(sum(shares) / batch.inputs)
-        everything.put(masks, state)
+        full_state.write_back(masks, state)
         active = [number for number in active if not stop[number]]
-        batch.budget = part.budget
-    moving = movement(batch, settings, everything)
-    return MaskResult(everything.result, steps, stop, everything.w, everything.sigma, moving)
+        batch.budget = active_batch.budget
+    movements = movement(batch, settings, full_state)
+    real = mask_rows(batch.rows.real, batch)
+    return MaskResult(full_state.result, real, steps, stop, full_state.w, full_state.sigma, movements)
 
 
-def movement(batch: Batch, settings: MaskSettings, state: State) -> list[float]:
-    """How steadily w still moves at the end, per input: the last step of Adam divided by the learning rate, in [0, 1].
+def movement(batch: Batch, settings: MaskSettings, state: OptimizerState) -> list[float]:
+    """How steadily w still moves at the end, per input: Adam's last update divided by the learning rate, in [0, 1].
 
-    The mean over sources of |m| / sqrt(v), Adam's moments with their bias corrected. 1: every gradient of the last
-    steps points the same way; noise around a minimum gives about sqrt((1 - beta_1) / (1 + beta_1)) = 0.23.
+    The mean over sources of |m| / sqrt(v), Adam's moments with their bias corrected. 1: all gradients of the
+    last steps have the same sign; noise around a minimum gives about sqrt((1 - beta_1) / (1 + beta_1)) = 0.23.
     """
-    real = sources(batch, settings.every)
-    count = (state.step - settings.warm).clamp(min=1).to(state.w.dtype)[:, None]
+    real = sources(batch, settings.cell)
+    count = (state.step - settings.warmup_steps).clamp(min=1).to(state.w.dtype)[:, None]
     mean = state.w_mean / (1 - BETAS[0] ** count)
     square = state.w_square / (1 - BETAS[1] ** count)
     ratio = ((mean.abs() / (square.sqrt() + EPSILON)) * real).sum(1) / real.sum(1)
     return mean_over_masks(ratio, batch).tolist()
 
 
-def quick(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSettings]:
-    """The batch and settings that steps are taken with, after a look at what is fast here and safe with this model.
+def fast_precision(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSettings]:
+    """Batch and settings with the precision that steps use on this device.
 
-    Half as many bits where the card multiplies them faster, on NVIDIA's from Ampere on: through copies of the networks
-    or, where these do not work, by autocast. A CPU would be slower.
+    bfloat16 on NVIDIA GPUs from Ampere on: through copies of the networks or, where these fail, by autocast. A CPU
+    would be slower with it.
     """
-    wanted = settings.precision
-    if wanted == "auto":
+    precision = settings.precision
+    if precision == "auto":
         fast = batch.device.type == "cuda" and torch.cuda.get_device_capability(batch.device)[0] >= 8
-        wanted = "bfloat16" if fast and batch.dtype == torch.float32 else "full"
-    if wanted == "bfloat16" and (half := in_half(batch)) is not None:
+        precision = "bfloat16" if fast and batch.dtype == torch.float32 else "full"
+    if precision == "bfloat16" and (half := in_half(batch)) is not None:
         return half, replace(settings, precision="full")
-    return batch, replace(settings, precision=wanted)
+    return batch, replace(settings, precision=precision)
 
 
-def check(batch: Batch, settings: MaskSettings, rule: Stopping, state: State) -> list[tuple[int, str]]:
-    """Look whether inputs are done; updates what the rule remembers. One read from the device: (steps, reason)."""
+def check_stopping(
+    batch: Batch, settings: MaskSettings, rule: Stopping, state: OptimizerState
+) -> list[tuple[int, str]]:
+    """Apply the stopping rule and update the state; (steps, reason) per input, by one read from the device."""
     with torch.no_grad():
-        keep = keep_of(batch, settings, state.w, state.sigma, state.anchor)
+        logit = keep_logit(batch, settings, state.w, state.sigma, state.anchor)
+        keep = logit.sigmoid()
         real = mask_rows(batch.rows.real, batch)
         last = state.step >= settings.steps
-        due = last | (state.step % rule.every == 0)  # an input is looked at after the same steps in any company
+        due = last | (state.step % rule.interval == 0)  # an input is checked after the same steps in any batch
         mean = mean_over_units(keep, batch)
-        shift = mean_over_units(state.before, batch) - mean
-        moved = mean_over_units((keep - state.before).abs(), batch)
-        accepted, memory = rule.accepts(Look(state.step, mean, shift, moved, state.memory))
-        newly = due & (accepted | last) & ~state.taken
-        state.result = torch.where(newly[:, None] & real, keep, state.result)
-        state.taken, state.memory = state.taken | newly, torch.where(due, memory, state.memory)
-        state.before = torch.where(due[:, None], keep, state.before)
-        owner = mask_rows(batch.rows.input, batch)
-        open_ = torch.zeros(batch.inputs, device=batch.device, dtype=torch.long)
-        open_ = open_.index_add(0, owner, (~state.taken).long())
-        ran_out = torch.zeros_like(open_).index_add(0, owner, (newly & ~accepted).long())
-        count = torch.zeros_like(open_).scatter_reduce(0, owner, state.step, "amax")
-        table = torch.stack([count, open_, ran_out]).tolist()
+        mean_drop = mean_over_units(state.previous_keep, batch) - mean
+        mean_change = mean_over_units((keep - state.previous_keep).abs(), batch)
+        accepted, memory = rule.accepts(MaskProgress(state.step, mean, mean_drop, mean_change, state.memory))
+        newly_accepted = due & (accepted | last) & ~state.accepted
+        state.result = torch.where(newly_accepted[:, None] & real, logit, state.result)
+        state.accepted, state.memory = state.accepted | newly_accepted, torch.where(due, memory, state.memory)
+        state.previous_keep = torch.where(due[:, None], keep, state.previous_keep)
+        mask_input = mask_rows(batch.rows.input, batch)
+        open_masks = torch.zeros(batch.inputs, device=batch.device, dtype=torch.long)
+        open_masks = open_masks.index_add(0, mask_input, (~state.accepted).long())
+        exhausted = torch.zeros_like(open_masks).index_add(0, mask_input, (newly_accepted & ~accepted).long())
+        count = torch.zeros_like(open_masks).scatter_reduce(0, mask_input, state.step, "amax")
+        table = torch.stack([count, open_masks, exhausted]).tolist()
     return [(count, "" if still else ("steps" if out else rule.name)) for count, still, out in zip(*table, strict=True)]
 
 
-def _admit(active: Sequence[int], waiting: list[int], cost: Sequence[Sequence[int]], batch: Batch) -> list[int]:
-    """Take from `waiting` what memory holds beside `active`; at least one input is always at work."""
+def _admit_inputs(active: Sequence[int], waiting: list[int], cost: Sequence[Sequence[int]], batch: Batch) -> list[int]:
+    """Remove and return the first inputs of `waiting` that fit into memory beside `active`; at least one in all."""
 
     def fits(count: int) -> bool:
-        return batch.held([one for number in [*active, *waiting[:count]] for one in cost[number]]) <= batch.budget
+        row_costs = [row_cost for number in [*active, *waiting[:count]] for row_cost in cost[number]]
+        return batch.held(row_costs) <= batch.budget
 
-    least, most = 0 if active else 1, len(waiting)
-    while least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if fits(middle) else (least, middle - 1)
-    admitted = waiting[:least]
-    del waiting[:least]
+    lower, upper = 0 if active else 1, len(waiting)
+    while lower < upper:
+        middle = (lower + upper + 1) // 2
+        lower, upper = (middle, upper) if fits(middle) else (lower, middle - 1)
+    admitted = waiting[:lower]
+    del waiting[:lower]
     return admitted
 
 
 def _costs(batch: Batch, settings: MaskSettings) -> list[list[int]]:
-    """What each input costs, row by row, for every mask that a step shows and for the complement of each."""
-    masks = 2 * (bool(settings.own) + bool(settings.levels))
-    seen = 1 if settings.views == "turn" else batch.views
+    """Cost of each input, row by row, for every mask of a step and its complement."""
+    masks = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
+    views_per_step = 1 if settings.views == "turn" else batch.views
     cost: list[list[int]] = [[] for _ in range(batch.inputs)]
-    for number, size in list(zip(batch.rows.input.tolist(), batch.cost(), strict=True))[: seen * batch.masks]:
+    for number, size in list(zip(batch.rows.input.tolist(), batch.cost(), strict=True))[: views_per_step * batch.masks]:
         cost[number] += masks * [size]
     return cost

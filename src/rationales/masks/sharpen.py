@@ -1,7 +1,7 @@
-"""A second optimisation for inputs of which no small part suffices, with the hard edges that a rationale has.
+"""A second optimisation, with nearly hard masks, for inputs of which no small rationale suffices.
 
-The first one sees soft masks. Some models take the edge of a hard mask for something in the picture, and then no size
-of the soft field suffices; masks that are nearly hard, on all baselines at once, find one that does.
+The first optimisation uses soft masks. Some models react to the edge of a hard mask, and then no size of the soft field
+suffices; an optimisation with nearly hard masks, on all baselines at once, takes these edges into account.
 """
 
 from __future__ import annotations
@@ -11,51 +11,51 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rationales.masks.descent import field_of
-from rationales.masks.finish import SizeChoice, best_size, ordered
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize
+from rationales.masks.optimizer_step import field_of
+from rationales.masks.postprocess import SizeChoice, best_size, unit_order
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 
-LARGE = 0.8  # a rationale with more of its input than this is optimised further
+LARGE_SIZE = 0.8  # inputs with a larger rationale are optimised again
 SOFTNESS = 0.02  # of the edge, in standard deviations of the field
 
 
 def sharpen(
     z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, result: MaskResult
 ) -> tuple[Tensor, Tensor, list[int]]:
-    """The fields (M, n), the share of each input's units in its rationale (I,) and the steps taken (I,).
+    """Fields (M, n), the rationale's share of each input's units (I,) and the steps of each input (I,).
 
-    `z` (M, n): the fields that `optimize` ended with. An input whose rationale suffices without taking more than
-    `LARGE` of it keeps its field; the others are optimised for as many steps again, and the better one of the two is
-    taken.
+    `z` (M, n): the fields of the first optimisation, `result`. An input whose rationale suffices with at most
+    `LARGE_SIZE` of its units keeps its field; the others are optimised for as many steps again, and the better field of
+    the two is selected.
     """
-    first = best_size(ordered(z, batch, settings), batch, target, settings)
-    unsolved = ~(first.sufficient & (first.size <= LARGE))
+    first = best_size(unit_order(z, batch, settings), batch, target, settings)
+    unsolved = ~(first.sufficient & (first.size <= LARGE_SIZE))
     numbers = torch.nonzero(unsolved).flatten()
     if len(numbers) == 0:
         return z, first.size, result.steps
-    part = batch.take(numbers.tolist())
-    sharp = replace(settings, own=0.0, softness=SOFTNESS, warm=0, views="all", stop="steps")
+    subset = batch.take(numbers.tolist())
+    sharp = replace(settings, mask_weight=0.0, softness=SOFTNESS, warmup_steps=0, views="all", stop="steps")
     masks = torch.nonzero(unsolved[mask_rows(batch.rows.input, batch)]).flatten()
-    again = optimize(part, target[numbers], sharp, start=(result.w[masks], result.sigma[masks]))
+    second_result = optimize(subset, target[numbers], sharp, start=(result.w[masks], result.sigma[masks]))
     with torch.no_grad():
-        z_again = field_of(part, settings.on(batch.grid), again.w, again.sigma)
-        second = best_size(ordered(z_again, part, settings), part, target[numbers], settings)
+        second_field = field_of(subset, settings.on(batch.grid), second_result.w, second_result.sigma)
+        second = best_size(unit_order(second_field, subset, settings), subset, target[numbers], settings)
         better = _better(second, first, numbers)
         fields, sizes = z.clone(), first.size.clone()
         sizes[numbers] = torch.where(better, second.size, first.size[numbers])
-        owner = mask_rows(part.rows.input, part)
-        fields[masks] = torch.where(better[owner][:, None], z_again, z[masks])
+        mask_input = mask_rows(subset.rows.input, subset)
+        fields[masks] = torch.where(better[mask_input][:, None], second_field, z[masks])
     steps = list(result.steps)
-    for number, count in zip(numbers.tolist(), again.steps, strict=True):
+    for number, count in zip(numbers.tolist(), second_result.steps, strict=True):
         steps[number] += count
     return fields, sizes, steps
 
 
 def _better(second: SizeChoice, first: SizeChoice, numbers: Tensor) -> Tensor:
-    """(numbers,) bool: suffices where the first does not, or with less; where neither does, gives the target more."""
+    """(numbers,) bool: suffices where the first does not, or is smaller; where neither does, is more probable."""
     both = second.sufficient & first.sufficient[numbers]
     neither = ~second.sufficient & ~first.sufficient[numbers]
     smaller = both & (second.size < first.size[numbers])

@@ -1,4 +1,4 @@
-"""When a mask is good enough. Rules see every mask on its own and run on the device."""
+"""Stopping rules. A rule decides for every mask by itself and runs on the device."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from rationales.masks.settings import MaskSettings
 
 CALM_MOVEMENT = 0.01  # mean change of a keep between two checks
 CALM_CHECKS = 2
-IMAGE_LOOK = 10  # steps; the published rule looked after each
-FIRST_PLATEAU = 40  # steps: a mask that has not begun to move is calm, too
+IMAGE_INTERVAL = 10  # steps; the published rule checked after each
+MIN_PLATEAU_STEPS = 40  # a mask that has not begun to move does not change either
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """What a rule sees of every mask, (M,) each."""
+class MaskProgress:
+    """What a stopping rule decides by, (M,) each."""
 
     step: Tensor
     mean: Tensor  # mean keep
-    shift: Tensor  # how far the mean keep fell since the last look
-    moved: Tensor  # mean change of a unit's keep since the last look
-    memory: Tensor  # what the rule remembered at the last look, 0 at first
+    mean_drop: Tensor  # decrease of the mean keep since the last check
+    mean_change: Tensor  # mean absolute change of a unit's keep since the last check
+    memory: Tensor  # value that the rule stored at the last check, initially 0
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """A rule, and how many steps lie between two looks at an input."""
+    """A stopping rule and the number of steps between two checks of an input."""
 
     name: str
-    every: int
-    most: int
-    accepts: Callable[[Look], tuple[Tensor, Tensor]]  # -> (M,) accepted, (M,) what to remember
+    interval: int
+    max_steps: int
+    accepts: Callable[[MaskProgress], tuple[Tensor, Tensor]]  # -> (M,) accepted, (M,) memory
 
     def due(self, done: int) -> int:
-        """How many steps until the next look, after `done` steps."""
-        return min(self.every - done % self.every, self.most - done)
+        """Number of steps until the next check, after `done` steps."""
+        return min(self.interval - done % self.interval, self.max_steps - done)
 
 
 def stopping(settings: MaskSettings) -> Stopping:
-    """The rule that `settings.stop` names; all masks end at `settings.steps`, whatever it says."""
-    # for `steps` a look only shows progress
-    every, accepts = {
+    """Rule named by `settings.stop`; every mask ends at `settings.steps` at the latest."""
+    # for `steps` a check only reports progress
+    interval, accepts = {
         "steps": (20, _never),
         "plateau": (10, _plateau),
         "paper": (50, _paper),
-        "paper-images": (IMAGE_LOOK, _paper_images),
+        "paper-images": (IMAGE_INTERVAL, _paper_images),
     }[settings.stop]
-    return Stopping(settings.stop, every, settings.steps, accepts)
+    return Stopping(settings.stop, interval, settings.steps, accepts)
 
 
-def _never(look: Look) -> tuple[Tensor, Tensor]:
-    return torch.zeros_like(look.step, dtype=torch.bool), look.memory
+def _never(progress: MaskProgress) -> tuple[Tensor, Tensor]:
+    return torch.zeros_like(progress.step, dtype=torch.bool), progress.memory
 
 
-def _plateau(look: Look) -> tuple[Tensor, Tensor]:
-    """No unit's keep moves much any more, twice in a row."""
-    calm = torch.where(look.moved < CALM_MOVEMENT, look.memory + 1, torch.zeros_like(look.memory))
-    return (calm >= CALM_CHECKS) & (look.step >= FIRST_PLATEAU), calm
+def _plateau(progress: MaskProgress) -> tuple[Tensor, Tensor]:
+    """The mean change of the keeps was small at two checks in a row."""
+    calm = torch.where(progress.mean_change < CALM_MOVEMENT, progress.memory + 1, torch.zeros_like(progress.memory))
+    return (calm >= CALM_CHECKS) & (progress.step >= MIN_PLATEAU_STEPS), calm
 
 
-def _paper(look: Look) -> tuple[Tensor, Tensor]:
-    """The published rule: the mean keep has come to rest, low enough, not too early."""
-    still = look.shift.abs() < torch.where(look.mean < 0.2, 1 / 80, 1 / 200)
-    return still & ((look.step >= 200) | (look.mean < 0.3)) & (look.mean < 0.45), look.memory
+def _paper(progress: MaskProgress) -> tuple[Tensor, Tensor]:
+    """Published rule: the mean keep is low and changes little, not before step 200 unless it is below 0.3."""
+    still = progress.mean_drop.abs() < torch.where(progress.mean < 0.2, 1 / 80, 1 / 200)
+    return still & ((progress.step >= 200) | (progress.mean < 0.3)) & (progress.mean < 0.45), progress.memory
 
 
-def _paper_images(look: Look) -> tuple[Tensor, Tensor]:
-    """The published rule for images: a running average of the fall of the mean keep per step has died down."""
-    share = 0.95**IMAGE_LOOK
-    average = share * look.memory + (1 - share) * look.shift / IMAGE_LOOK
-    return (average < 2e-4) & (look.step >= 250) & (look.mean < 0.5), average
+def _paper_images(progress: MaskProgress) -> tuple[Tensor, Tensor]:
+    """Published rule for images: a running average of the decrease of the mean keep per step is small."""
+    share = 0.95**IMAGE_INTERVAL
+    average = share * progress.memory + (1 - share) * progress.mean_drop / IMAGE_INTERVAL
+    return (average < 2e-4) & (progress.step >= 250) & (progress.mean < 0.5), average

@@ -1,4 +1,4 @@
-"""Methods that turn rows and a target into one score per unit. All of them stand in `METHODS`."""
+"""Methods, which turn rows and a target into one score per unit; `METHODS` lists them all."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.methods.deep_lift import DeepLift
-from rationales.methods.grad_cam import GradCam
-from rationales.methods.gradient_shap import GradientShap
-from rationales.methods.guided_backpropagation import GuidedBackpropagation
-from rationales.methods.input_x_gradient import InputXGradient
-from rationales.methods.integrated_gradients import IntegratedGradients
-from rationales.methods.kernel_shap import KernelShap
-from rationales.methods.lime import Lime
+from rationales.methods.gradient.deep_lift import DeepLift
+from rationales.methods.gradient.grad_cam import GradCam
+from rationales.methods.gradient.gradient_shap import GradientShap
+from rationales.methods.gradient.guided_backpropagation import GuidedBackpropagation
+from rationales.methods.gradient.input_x_gradient import InputXGradient
+from rationales.methods.gradient.integrated_gradients import IntegratedGradients
+from rationales.methods.gradient.saliency import Saliency
+from rationales.methods.gradient.smooth_grad import SmoothGrad
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
-from rationales.methods.occlusion import Occlusion
+from rationales.methods.perturbation.kernel_shap import KernelShap
+from rationales.methods.perturbation.lime import Lime
+from rationales.methods.perturbation.occlusion import Occlusion
+from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.random import Random
-from rationales.methods.saliency import Saliency
-from rationales.methods.shapley_sampling import ShapleySampling
-from rationales.methods.smooth_grad import SmoothGrad
 from rationales.options import suggestion
 
 METHODS: dict[str, type[Method]] = {
@@ -47,12 +47,12 @@ METHODS: dict[str, type[Method]] = {
 
 
 def list_methods() -> list[MethodInfo]:
-    """What there is, with one line each, what it needs and its options."""
+    """Descriptions of all methods."""
     return [describe(method) for method in METHODS.values()]
 
 
 def build(name: str, options: dict[str, object] | None = None, kind: str = "text") -> Method:
-    """The method called `name` with these options, for inputs of this kind."""
+    """Method of this name with these options, for this kind of input."""
     if name not in METHODS:
         raise OptionError(f"there is no method {name!r}{suggestion(name, METHODS)}; there are: {', '.join(METHODS)}")
     return make(METHODS[name], options or {}, kind)
@@ -69,4 +69,4 @@ def resolve_method(method: str | Method, options: Mapping[str, Any] | None, kind
     return method
 
 
-__all__ = ["METHODS", "Attribution", "Method", "MethodInfo", "OptionInfo", "build", "methods", "resolve_method"]
+__all__ = ["METHODS", "Attribution", "Method", "MethodInfo", "OptionInfo", "build", "list_methods", "resolve_method"]

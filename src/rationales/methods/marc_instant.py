@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.masks.descent import field_of
-from rationales.masks.finish import finished, own_size
-from rationales.masks.masker_file import SHIPPED, TRAIN, Masker, load_masker
+from rationales.masks.instant.masker_file import SHIPPED_MASKER, TRAIN_COMMAND, Masker, load_masker
+from rationales.masks.instant.refine import refine
 from rationales.masks.objective import mask_rows
-from rationales.masks.optimize import quick
-from rationales.masks.refine import refine
-from rationales.methods.marc import EMPTY, FULL, Marc
+from rationales.masks.optimize import fast_precision
+from rationales.masks.optimizer_step import field_of
+from rationales.masks.postprocess import final_scores, mask_size
+from rationales.methods.marc import EMPTY_MASK, FULL_MASK, Marc
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
 from rationales.models.fingerprint import fingerprint
@@ -36,78 +35,79 @@ class MarcInstant(Method):
     needs: ClassVar[tuple[str, ...]] = ("a masker",)
     rules: ClassVar[tuple[Rule, ...]] = Marc.rules
 
-    masker: str = option("", "file of a masker that was trained for the model; by default the one that ships with it")
-    refine: int = option(0, "steps of MaRC's own optimisation, started from what the masker predicts")
-    rate: float = option(0.1, "learning rate of these steps; it falls to 0")
+    masker: str = option("", "file of a masker that was trained for the model; by default the shipped one")
+    refine: int = option(0, "steps of MaRC's optimisation from the predicted mask")
+    learning_rate: float = option(0.1, "learning rate of these steps; it falls to 0")
 
     def __post_init__(self) -> None:
-        for name, kind in (("masker", "str"), ("refine", "int"), ("rate", "float")):
+        for name, kind in (("masker", "str"), ("refine", "int"), ("learning_rate", "float")):
             check_option(name, getattr(self, name), kind, ())
         if self.refine < 0:
             raise OptionError(f"refine must not be negative, but is {self.refine}")
-        if self.rate <= 0:
-            raise OptionError(f"rate must be greater than 0, not {self.rate}")
+        if self.learning_rate <= 0:
+            raise OptionError(f"learning_rate must be greater than 0, not {self.learning_rate}")
 
-    def brings(self) -> str:
-        """The masker's content: the same options with another file under the same name are another method."""
-        path = Path(self.masker).expanduser() if self.masker else SHIPPED
+    def trained_part_fingerprint(self) -> str:
+        """Fingerprint of the masker's file, so that another file of the same name is another method."""
+        path = Path(self.masker).expanduser() if self.masker else SHIPPED_MASKER
         return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else ""
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         if not isinstance(batch, TextBatch):
-            raise OptionError("marc-instant has maskers for models of texts only; use marc")
+            raise OptionError("marc-instant has maskers for text models only; use marc")
         if self.refine:
             check_gradients(batch)
         masker = self._masker(batch.uncontrasted())
-        settings = replace(masker.card.objective, rate=self.rate, schedule="cosine")
-        (w, sigma), real = _predicted(masker, batch, target), mask_rows(batch.rows.real, batch)
+        settings = replace(masker.card.objective, learning_rate=self.learning_rate, schedule="cosine")
+        (w, sigma), real = _predict(masker, batch, target), mask_rows(batch.rows.real, batch)
         z, size = field_of(batch, settings, w, sigma), None
         steps, stop = [0] * batch.inputs, list[str]()
         if self.refine:
-            found = refine(batch, target, replace(settings, steps=self.refine), (w, sigma), progress)
-            steps, stop = found.steps, found.stop
-            z = torch.logit(found.keep, eps=1e-7)
-        if batch.rows.contrast is None and (settings.own or not self.refine):  # else the model is asked what suffices
-            size = own_size(z.sigmoid(), batch)
-        asked = batch if size is not None else quick(batch, settings)[0]
-        shown = finished(z, asked, target, settings, size) * real
+            result = refine(batch, target, replace(settings, steps=self.refine), (w, sigma), progress)
+            z, steps, stop = result.bounded_field, result.steps, result.stop
+        if batch.rows.contrast is None and (settings.mask_weight or not self.refine):  # else `best_size` selects it
+            size = mask_size(z.sigmoid(), batch)
+        scoring_batch = batch if size is not None else fast_precision(batch, settings)[0]
+        scores = final_scores(z, scoring_batch, target, settings, size) * real
         if progress is not None:
             progress(1.0)
-        notes = self._notes(batch, shown if size is None else z.sigmoid() * real)
-        return Attribution(shown[batch.rows.mask], steps, stop, notes)
+        notes = self._notes(batch, scores if size is None else z.sigmoid() * real)
+        return Attribution(scores[batch.rows.mask], steps, stop, notes)
 
     def _masker(self, batch: TextBatch) -> Masker:
-        """The one that was named, or the one inside the package where it fits."""
+        """Masker of the option `masker`, or the shipped one if it was trained for the model."""
         if self.masker:
             return load_masker(self.masker, batch.device)
-        if SHIPPED.is_file() and (found := load_masker(SHIPPED, batch.device)).card.fingerprint == fingerprint(batch):
-            return found
+        if SHIPPED_MASKER.is_file():
+            shipped = load_masker(SHIPPED_MASKER, batch.device)
+            if shipped.card.fingerprint == fingerprint(batch):
+                return shipped
         raise OptionError(
-            f"marc-instant needs a masker that was trained for this model, and none comes with it; train one once with "
-            f"'{TRAIN}', then give it as the option masker (--set masker=F)"
+            f"marc-instant needs a masker that was trained for this model, and none is shipped with it; train one with "
+            f"'{TRAIN_COMMAND}', then set the option masker to its file (--set masker=F)"
         )
 
     def _notes(self, batch: TextBatch, keep: Tensor) -> list[list[Note]]:
-        """What shows that the masker did not do its work, and what to do."""
-        owner, real = mask_rows(batch.rows.input, batch), mask_rows(batch.rows.real, batch)
+        """Notes per input about masks that do not distinguish units."""
+        mask_input, real = mask_rows(batch.rows.input, batch), mask_rows(batch.rows.real, batch)
         advice = f"raise refine (now {self.refine}), or use marc"
         notes: list[list[Note]] = []
         for number in range(batch.inputs):
-            own = keep[owner == number][real[owner == number]]
-            mean, most = float(own.mean()), float(own.max())
-            found: list[Note] = []
-            if mean > FULL and len(own) > 1:
+            input_keep = keep[mask_input == number][real[mask_input == number]]
+            mean, largest = float(input_keep.mean()), float(input_keep.max())
+            input_notes: list[Note] = []
+            if mean > FULL_MASK and len(input_keep) > 1:
                 message = f"the predicted mask keeps nearly everything (mean keep {mean:.2f}); {advice}"
-                found.append(Note("keeps-everything", message))
-            if most < EMPTY:
-                message = f"the predicted mask keeps nearly nothing (largest keep {most:.2f}); {advice}"
-                found.append(Note("keeps-nothing", message))
-            notes.append(found)
+                input_notes.append(Note("keeps-everything", message))
+            if largest < EMPTY_MASK:
+                message = f"the predicted mask keeps nearly nothing (largest keep {largest:.2f}); {advice}"
+                input_notes.append(Note("keeps-nothing", message))
+            notes.append(input_notes)
         return notes
 
 
-def _predicted(masker: Masker, batch: TextBatch, target: Tensor) -> tuple[Tensor, Tensor]:
-    """w and sigma, (M, n) each; of one class against another, how much more w each unit has for the first."""
+def _predict(masker: Masker, batch: TextBatch, target: Tensor) -> tuple[Tensor, Tensor]:
+    """w and sigma, (M, n) each; for one class against another, the difference of their w."""
     contrast = batch.rows.contrast
     if contrast is None:
         return masker(batch, target)

@@ -1,4 +1,4 @@
-"""What a method is: a frozen dataclass of documented options with one verb, `scores`."""
+"""The interface of a method: a frozen dataclass of documented options with one function, `scores`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Attribution:
-    """What a method found: scores (S, n), and per input how it came about."""
+    """Result of a method: scores (S, n), and per input the number of steps, the stop reason and notes."""
 
     scores: Tensor
     steps: list[int] = field(default_factory=list)  # per input; empty: the method has no steps
@@ -39,11 +39,11 @@ class Method(ABC):
     summary: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
-    # what of the scores belongs to the rationale: the first of these rules whose units alone suffice, else the best
+    # selection of the rationale: the first of these rules whose units alone suffice, else the best one
     presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}  # kind of input -> name -> options
 
-    def brings(self) -> str:
-        """A fingerprint of what else the scores depend on, beside the options: a trained part's file."""
+    def trained_part_fingerprint(self) -> str:
+        """Fingerprint of a trained file that the scores depend on besides the options; empty if there is none."""
         return ""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Method(ABC):
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """An option as a person reads it."""
+    """Description of an option."""
 
     name: str
     type: str
@@ -64,7 +64,7 @@ class OptionInfo:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A method as a person reads it."""
+    """Description of a method."""
 
     name: str
     summary: str
@@ -74,36 +74,31 @@ class MethodInfo:
 
 
 def describe(method: type[Method]) -> MethodInfo:
-    """What `rationales methods` shows."""
-    options = tuple(
-        OptionInfo(one.name, str(one.type), one.default, one.metadata.get("help", ""), one.metadata.get("choices", ()))
-        for one in fields(method)
-    )
-    return MethodInfo(
-        method.name,
-        method.summary,
-        method.needs,
-        {kind: tuple(named) for kind, named in method.presets.items()},
-        options,
-    )
+    """Description of a method, as `rationales methods` prints it."""
+    options = []
+    for spec in fields(method):
+        line, choices = spec.metadata.get("help", ""), spec.metadata.get("choices", ())
+        options.append(OptionInfo(spec.name, str(spec.type), spec.default, line, choices))
+    presets = {kind: tuple(named) for kind, named in method.presets.items()}
+    return MethodInfo(method.name, method.summary, method.needs, presets, tuple(options))
 
 
 def make(method: type[Method], options: Mapping[str, Any], kind: str = "text") -> Method:
-    """The method with these options for this kind of input; `preset` names the values of those that are not given."""
-    given = dict(options)
+    """Method with these options for this kind of input; the option `preset` sets the others."""
+    values = dict(options)
     presets = method.presets.get(kind, {})
-    preset = given.pop("preset", "default" if presets else None)
+    preset = values.pop("preset", "default" if presets else None)
     if preset is not None and preset not in presets:
         known, similar = ", ".join(presets) or "none", suggestion(preset, presets)
         message = f"{method.name} has no preset {preset!r} for this kind of input{similar}"
         raise OptionError(f"{message}; its presets are: {known}")
-    known_fields = {one.name: one for one in fields(method)}
-    for name, value in given.items():
+    known_fields = {spec.name: spec for spec in fields(method)}
+    for name, value in values.items():
         if name not in known_fields:
             names = [*known_fields, *(["preset"] if method.presets else [])]
             known, similar = ", ".join(names) or "none", suggestion(name, names)
             raise OptionError(f"{method.name} has no option {name!r}{similar}; its options are: {known}")
-        one = known_fields[name]
-        check_option(name, value, str(one.type), one.metadata.get("choices", ()))
+        spec = known_fields[name]
+        check_option(name, value, str(spec.type), spec.metadata.get("choices", ()))
     base = method(**(presets[preset] if preset is not None else {}))
-    return replace(base, **given)
+    return replace(base, **values)

@@ -17,8 +17,8 @@ class Random(Method):
     """Independent uniform numbers, a function of the seed and the input alone."""
 
     name: ClassVar[str] = "random"
-    summary: ClassVar[str] = "uniform random numbers, the row that every table needs"
+    summary: ClassVar[str] = "uniform random numbers, the reference row of every table"
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        drawn = uniform(fold(batch.rows.key, 0), batch.size[1])
-        return Attribution(drawn.to(batch.dtype) * batch.rows.real)
+        numbers = uniform(fold(batch.rows.key, 0), batch.size[1])
+        return Attribution(numbers.to(batch.dtype) * batch.rows.real)

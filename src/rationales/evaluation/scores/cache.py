@@ -93,7 +93,7 @@ def open_cache(source: str | os.PathLike[str] | Cache | None) -> Cache | None:
 
 def entry_key(model_fingerprint: str, input_fingerprint: str, method: Method, target: int, seed: int) -> str:
     """The name of an entry."""
-    settings = _json(asdict(method)) + method.brings()
+    settings = _json(asdict(method)) + method.trained_part_fingerprint()
     return _digest(
         model_fingerprint, input_fingerprint, method.name, settings, code_fingerprint(type(method)), target, seed
     )

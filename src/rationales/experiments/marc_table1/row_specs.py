@@ -69,11 +69,11 @@ _RIVALS = (
 # What each removes: noise on the input and on the keeps (section 3.2), the sparsity and the width term (Eq. 2, 7), the
 # complement's score (Eq. 4). Without the sparsity term nothing stops the mask before the last of 900 steps.
 _ABLATIONS = (
-    RowSpec("without-noise", "MaRC without noise", "ablations", "marc", {**_PAPER, "noise": 0.0, "flip": 0.0},
+    RowSpec("without-noise", "MaRC without noise", "ablations", "marc", {**_PAPER, "noise": 0.0, "flip_share": 0.0},
             300 * _STEP, (0.454, 0.450, 0.139, 0.034, 0.487)),
     RowSpec("without-sparsity", "MaRC without Ω_λ (sparsity)", "ablations", "marc", {**_PAPER, "sparsity": 0.0},
             900 * _STEP, (0.349, 0.350, 0.046, 0.120, 0.266)),
-    RowSpec("without-width", "MaRC without Ω_σ (width)", "ablations", "marc", {**_PAPER, "width": 0.0},
+    RowSpec("without-width", "MaRC without Ω_σ (width)", "ablations", "marc", {**_PAPER, "sigma_weight": 0.0},
             300 * _STEP, (0.447, 0.425, 0.091, 0.036, 0.535)),
     RowSpec("without-complement", "MaRC without L(x̃ᶜ, c) (complement)", "ablations", "marc",
             {**_PAPER, "complement": 0.0}, 300 * _STEP, (0.396, 0.436, 0.123, 0.052, 0.304)),

@@ -1,4 +1,4 @@
-"""Fast paths of the fields, each equal to the plain one in the tests and loaded only where it can run."""
+"""Fast kernels of the fields; the tests compare each with the torch version."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from rationales.models.kernels import loaded
 
 
 def grid_kernel(tensor: Tensor) -> ModuleType | None:
-    """The kernels for the device of `tensor`; None: there are none, or Triton is not installed."""
+    """Kernels for the device of `tensor`; None where there are none or Triton is not installed."""
     return loaded("rationales.masks.kernels.triton_grid") if tensor.is_cuda else None

@@ -1,0 +1,111 @@
+"""A trained masker with its card, and the file that stores both: safetensors with JSON in the header."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rationales.errors import ModelError, OptionError
+from rationales.files import write_bytes
+from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
+from rationales.masks.settings import MaskSettings
+from rationales.models.fingerprint import fingerprint
+from rationales.models.text_batch import TextBatch
+
+FORMAT_VERSION = 2  # raised when files would be misread
+SHIPPED_MASKER = Path(__file__).resolve().parents[2] / "models" / "embedded" / "masker.safetensors"
+TRAIN_COMMAND = "rationales train-masker MODEL DATA --out F"
+
+
+@dataclass(frozen=True)
+class MaskerCard:
+    """The model and objective that a masker was trained for, and figures of the training."""
+
+    fingerprint: str  # of the model
+    model: str
+    baseline: str
+    unit: str
+    labels: tuple[str, ...]
+    objective: MaskSettings
+    training: dict[str, Any]  # figures, for information only
+
+
+@dataclass(frozen=True, eq=False)
+class Masker:
+    """A network that predicts MaRC's parameters for one model."""
+
+    network: MaskerNetwork
+    card: MaskerCard
+
+    def __call__(self, batch: TextBatch, target: Tensor) -> tuple[Tensor, Tensor]:
+        """w and sigma, (M, n) each, for `target` (inputs,); raises an error for a model that it was not trained for."""
+        self.check(batch)
+        with torch.no_grad():
+            return batch.fit(lambda: predict_parameters(self.network, batch, target, self.card.objective))
+
+    def check(self, batch: TextBatch) -> None:
+        """Raise an OptionError unless the batch belongs to the model that the masker was trained for."""
+        card = self.card
+        if card.unit != batch.unit:
+            raise OptionError(
+                f"the masker was trained for {card.unit}s, and here each {batch.unit} is a unit; "
+                f"use {card.unit}s, or train another: {TRAIN_COMMAND}"
+            )
+        if fingerprint(batch) != card.fingerprint:
+            raise OptionError(
+                f"the masker was trained for {card.model} with the baseline {card.baseline} and the labels "
+                f"{', '.join(card.labels[:6])}, and this is another model, another version of its weights or another "
+                f"baseline; train one for it: {TRAIN_COMMAND}"
+            )
+
+    def save(self, path: str | os.PathLike[str], half: bool = False) -> Path:
+        """Write network and card into one file, atomically; `half` stores half precision."""
+        from safetensors.torch import save
+
+        dtype = torch.float16 if half else torch.float32
+        tensors = {name: value.detach().cpu().to(dtype) for name, value in self.network.state_dict().items()}
+        metadata = {"format": FORMAT_VERSION, "shape": asdict(self.network.shape), "card": asdict(self.card)}
+        return write_bytes(path, save(tensors, {"masker": json.dumps(metadata, ensure_ascii=False)}))
+
+
+def load_masker(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Masker:
+    """Read what `Masker.save` wrote."""
+    file = Path(path).expanduser()
+    if file.is_dir() or not file.exists():
+        raise OptionError(f"there is no masker {file}; train one: {TRAIN_COMMAND}")
+    status = file.stat()
+    return _load(file, status.st_mtime_ns, status.st_size, torch.device(device))
+
+
+@functools.lru_cache(maxsize=4)
+def _load(path: Path, _changed: int, _size: int, device: torch.device) -> Masker:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = json.loads((file.metadata() or {})["masker"])
+            tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118  # no mapping
+        if metadata["format"] != FORMAT_VERSION:
+            raise ModelError(f"{path} was written by another version of rationales; train it again: {TRAIN_COMMAND}")
+        with torch.device("meta"):
+            network = MaskerNetwork(MaskerShape(**metadata["shape"]))
+        network.load_state_dict(tensors, assign=True)
+        card = metadata["card"]
+        card |= {"labels": tuple(card["labels"]), "objective": MaskSettings(**card["objective"])}
+        masker_card = MaskerCard(**card)
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError, OptionError) as error:
+        raise ModelError(
+            f"{path} is no masker, or a damaged one ({_first_line(error)}); train one: {TRAIN_COMMAND}"
+        ) from error
+    return Masker(network.requires_grad_(False).eval().to(device), masker_card)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

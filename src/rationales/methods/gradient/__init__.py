@@ -1,0 +1,1 @@
+"""Methods that use gradients, and Grad-CAM."""

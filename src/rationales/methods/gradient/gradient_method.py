@@ -1,0 +1,40 @@
+"""Base class of the methods that use gradients: their options and their common computation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from rationales.methods.method import Method, Progress
+from rationales.models.batch import Batch
+from rationales.models.probing import OF, Points, slopes
+from rationales.options import option
+
+REDUCE = ("sum", "norm")
+
+
+@dataclass(frozen=True)
+class GradientMethod(Method):
+    """A method whose scores are sums of gradients at one or more points."""
+
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
+
+    # the gradient of a logit does not vanish where the model is certain, as that of a probability does
+    output: str = option("logit", "output of the model that is explained, for the target", *OF)
+    reduce: str = option("sum", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)
+
+    def gradient_scores(
+        self,
+        batch: Batch,
+        target: Tensor,
+        points: Points,
+        progress: Progress | None,
+        variants: int = 1,
+        **settings: Any,
+    ) -> Tensor:
+        """(S, n): scores from the gradients at `points`; `settings` are further arguments of `slopes`."""
+        return slopes(
+            batch, target, points, variants=variants, of=self.output, reduce=self.reduce, progress=progress, **settings
+        )

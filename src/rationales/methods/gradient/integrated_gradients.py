@@ -1,0 +1,49 @@
+"""Integrated gradients: gradients along the straight line from the baseline (Sundararajan, Taly and Yan 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rationales.errors import OptionError
+from rationales.methods.gradient.gradient_method import GradientMethod
+from rationales.methods.method import Attribution, Progress
+from rationales.models.batch import Batch
+from rationales.models.probing import Reading
+from rationales.options import option
+
+
+@dataclass(frozen=True)
+class IntegratedGradients(GradientMethod):
+    """(x - b) times the mean gradient between b and x (Eq. 1), by Gauss-Legendre quadrature.
+
+    The scores of an input's units add up to explained(x) - explained(b), more closely with more steps.
+    """
+
+    name: ClassVar[str] = "integrated-gradients"
+    summary: ClassVar[str] = "sum of gradients along the straight line from the baseline"
+    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "text": {"default": {}, "paper": {"steps": 50}},
+        "image": {"default": {}},
+    }
+
+    steps: int = option(50, "points on the line")
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise OptionError(f"integrated-gradients needs at least 1 step, not {self.steps}")
+
+    def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        position, weight = (torch.from_numpy(nodes) for nodes in np.polynomial.legendre.leggauss(self.steps))
+        position, weight = ((nodes / 2).to(device=batch.device, dtype=batch.dtype) for nodes in (position + 1, weight))
+
+        def points(reading: Reading, step: Tensor) -> tuple[Tensor, Tensor]:
+            difference = reading.full - reading.empty
+            return reading.empty + reading.along(position[step]) * difference, reading.along(weight[step]) * difference
+
+        return Attribution(self.gradient_scores(batch, target, points, progress, self.steps))

@@ -1,0 +1,1 @@
+"""Methods that perturb the input and read the outputs of the model."""

@@ -1,0 +1,86 @@
+"""Occlusion: how far the target's score falls when a window of units is replaced (Zeiler and Fergus 2014)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from rationales.errors import OptionError
+from rationales.masks.objective import unit_count
+from rationales.methods.method import Attribution, Method, Progress
+from rationales.models.batch import Batch
+from rationales.models.probing import OF, answers
+from rationales.models.windows import Windows
+from rationales.options import option
+
+WINDOW_GROWTH, MAX_WINDOW = (
+    25,
+    5,
+)  # window=0: one more word per so many words of the text, up to the window of the paper
+
+
+@dataclass(frozen=True)
+class Occlusion(Method):
+    """A unit's score is the mean drop over the windows that cover it: runs of words, or squares of pixels."""
+
+    name: ClassVar[str] = "occlusion"
+    summary: ClassVar[str] = "how far the target's probability falls when a window of units is replaced"
+    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "text": {"default": {}, "paper": {"window": 5, "stride": 1}},
+        "audio": {"default": {"window": 5}},
+        "image": {"default": {"window": 32, "stride": 16}},
+        "spectrogram": {"default": {"window": 16, "stride": 8}},
+    }
+
+    window: int = option(
+        0,
+        "units replaced at once; on an image, the side of a square; 0: one, plus one for every 25 units of the input, "
+        "at most five",
+    )
+    stride: int = option(1, "units between the starts of two windows")
+    output: str = option("probability", "output of the model that is explained, for the target", *OF)
+
+    def __post_init__(self) -> None:
+        if self.window < 0 or not 1 <= self.stride <= max(self.window, 1):
+            raise OptionError(
+                "occlusion needs a window of at least 1 and a stride between 1 and the window; a window of 0, which "
+                "adapts to the length of a text, goes with a stride of 1"
+            )
+
+    def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        windows = Windows(batch, self.window or self._adaptive_window(batch), self.stride)
+        counts = windows.counts
+        # the last variant of a row, after its windows, is the full row
+        values = answers(
+            batch,
+            target,
+            lambda row, number: ~windows.hidden(row, number),
+            counts + 1,
+            of=self.output,
+            progress=progress,
+        )
+        drop = values.gather(0, counts[None]) - values  # (K, S)
+        total, covered = batch.zeros().to(drop.dtype), batch.zeros().to(drop.dtype)
+        all_rows = torch.arange(batch.size[0], device=batch.device)
+        for number in torch.arange(int(counts.max()), device=batch.device):
+            hidden = windows.hidden(all_rows, number[None])[0]
+            total += drop[number][:, None] * hidden
+            covered += hidden
+        return Attribution(total / covered.clamp(min=1))
+
+    def _adaptive_window(self, batch: Batch) -> Tensor:
+        """(S,): window of every row, by the length of its input.
+
+        In a sentence nearly the same windows of five words cover every word, so that neighbours get the same score. In
+        a long text the replacement of a single word has hardly any effect.
+        """
+        if batch.grid is not None:
+            raise OptionError(
+                "occlusion adapts its window to texts only; for an image set its side in pixels, as window=32"
+            )
+        width = 1 + (unit_count(batch).round().long() // WINDOW_GROWTH).clamp(max=MAX_WINDOW - 1)
+        return width[batch.rows.input]

@@ -1,0 +1,68 @@
+"""Shapley values by sampling: contributions of units that enter in random order (Castro, Gomez and Tejada 2009)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from rationales.errors import OptionError
+from rationales.methods.method import Attribution, Method, Progress
+from rationales.models.batch import Batch
+from rationales.models.players import Players, players
+from rationales.models.probing import OF, answers, ends
+from rationales.options import option
+
+
+@dataclass(frozen=True)
+class ShapleySampling(Method):
+    """Mean contribution of each unit to the units before it, over random orders.
+
+    The scores of a row's words (of an image's cells) add up to explained(x) - explained(baseline), for any number of
+    orders. All pixels of a cell have the cell's score.
+    """
+
+    name: ClassVar[str] = "shapley-sampling"
+    summary: ClassVar[str] = "Shapley values: mean contribution of a unit over random orders"
+    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "text": {"default": {}, "paper": {"orders": 25}},
+        "image": {"default": {"orders": 10}},
+    }
+
+    orders: int = option(25, "random orders; one forward pass per unit and order")
+    cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
+    output: str = option("probability", "output of the model that is explained, for the target", *OF)
+
+    def __post_init__(self) -> None:
+        if self.orders < 1:
+            raise OptionError(f"shapley-sampling needs at least 1 order, not {self.orders}")
+
+    def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        groups = players(batch, self.cell)
+        set_count = groups.count - 1  # (S,) proper subsets in an order
+        per_order = set_count.clamp(min=1)
+
+        def keeps(row: Tensor, variant: Tensor) -> Tensor:
+            number, size = variant[:, None] // per_order[row], variant[:, None] % per_order[row] + 1  # (k, R) each
+            return groups.spread(groups.order(batch, row, number) < size[..., None])
+
+        outputs = answers(batch, target, keeps, self.orders * set_count, of=self.output, progress=progress)
+        empty, full = ends(batch, target, self.output)
+        return Attribution(groups.spread(self._contributions(batch, groups, outputs, empty, full)))
+
+    def _contributions(self, batch: Batch, groups: Players, outputs: Tensor, empty: Tensor, full: Tensor) -> Tensor:
+        """(S, g): mean contribution of every group."""
+        all_rows = torch.arange(batch.size[0], device=batch.device)
+        count = groups.count[:, None]
+        table = torch.cat([outputs.T, full[:, None]], 1)  # (S, K + 1)
+        total = torch.zeros(groups.real.shape, device=batch.device, dtype=outputs.dtype)
+        for number in range(self.orders):
+            position = groups.order(batch, all_rows, torch.full((1, len(all_rows)), number, device=batch.device))[0]
+            first = number * (count - 1) - 1  # column of the set of size 0, which is not stored
+            after = table.gather(1, torch.where(position + 1 < count, first + position + 1, table.shape[1] - 1))
+            before = table.gather(1, (first + position).clamp(0, table.shape[1] - 1))
+            total += after - torch.where(position > 0, before, empty[:, None])
+        return total / self.orders * groups.real

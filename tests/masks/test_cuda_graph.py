@@ -1,0 +1,72 @@
+"""Recorded steps are the steps; what cannot be recorded is run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from families import tiny
+from torch import nn
+
+import rationales
+from rationales.masks import cuda_graph, levels
+from rationales.masks.optimize import optimize
+from rationales.masks.settings import DEFAULT, MaskSettings
+
+
+def problem(device="cpu", module=None, tokenizer=None):
+    if module is None:
+        module, tokenizer = tiny("bert")
+    model = rationales.load(module.to(device), tokenizer)
+    batch = model.batch(model.encode([model.read(text, None) for text in ("one good film", "a bad and long day")]))
+    return model, batch, torch.zeros(2, dtype=torch.long, device=device)
+
+
+def test_the_edge_is_found_by_halving_and_by_many_places_at_once(monkeypatch):
+    model, batch, _ = problem()
+    z = torch.randn(batch.masks, batch.size[1], generator=torch.Generator().manual_seed(1))
+    level = torch.tensor([0.3, 0.7])
+    masks = []
+    for points in (1, 3, 15):
+        monkeypatch.setitem(levels.POINTS, "cpu", points)
+        masks.append(levels.at_level(z, batch, level, 0.3))
+    assert torch.allclose(masks[0], masks[1], atol=1e-3)
+    assert torch.allclose(masks[0], masks[2], atol=1e-3)
+    assert model.labels
+
+
+@pytest.mark.gpu
+class TestOnACard:
+    settings = MaskSettings(**{**DEFAULT.__dict__, "precision": "full", "stop": "steps"})
+
+    def run(self, batch, model, target, max_cost, monkeypatch):
+        monkeypatch.setattr(cuda_graph, "MAX_COST", max_cost)
+        with model.borrowed():
+            return optimize(batch, target, self.settings).keep
+
+    def test_played_back_is_the_same_as_one_by_one(self, monkeypatch):
+        model, batch, target = problem("cuda")
+        single_steps, replayed = (self.run(batch, model, target, max_cost, monkeypatch) for max_cost in (0, 10**9))
+        assert torch.allclose(single_steps, replayed, atol=1e-4)
+
+    def test_a_model_that_reads_on_its_way_is_run_step_by_step(self, monkeypatch):
+        module, tokenizer = tiny("bert")
+
+        class Reads(nn.Module):
+            config = module.config
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner = module
+
+            def get_input_embeddings(self):
+                return self.inner.get_input_embeddings()
+
+            def forward(self, input_ids, attention_mask=None, token_type_ids=None):
+                output = self.inner(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+                assert float(output.logits.sum()) == float(output.logits.sum())
+                return output
+
+        model, batch, target = problem("cuda", Reads().eval(), tokenizer)
+        output = self.run(batch, model, target, 10**9, monkeypatch)
+        assert torch.isfinite(output).all()
+        assert torch.allclose(output, self.run(batch, model, target, 0, monkeypatch), atol=1e-4)
