@@ -53,9 +53,7 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=LONGEST, help="words of a training passage at most")
     parser.add_argument("--no-whole", action="store_true", help="no whole reviews among the training texts")
     parser.add_argument("--train", type=json.loads, default={}, help='JSON: {"width": 160, "inputs": 64, ...}')
-    parser.add_argument(
-        "--objective", type=json.loads, default={}, help='JSON: options of marc, {"level_weight": 0.5, ...}'
-    )
+    parser.add_argument("--objective", type=json.loads, default={}, help='JSON: options of marc, {"level_weight": 0.5}')
     parser.add_argument("--half", action="store_true", help="store half precision")
     parser.add_argument("--val", type=int, default=200, help="validation reviews that are judged; 0: none")
     parser.add_argument("--longest-val", type=int, help="leave out longer reviews, in words: for a dry run")

@@ -301,7 +301,7 @@ def _describe(
             baseline=baseline,
             selected=int(selected.sum()),
             units=len(selected),
-            sparsity=getattr(method, "sparsity", None) if getattr(method, "own", 0.0) else None,
+            sparsity=getattr(method, "sparsity", None) if getattr(method, "mask_weight", 0.0) else None,
         )
     )
     curve = None
