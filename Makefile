@@ -24,7 +24,7 @@ export TMPDIR := $(CACHE)/tmp
 export RUSTUP_HOME := $(CACHE)/rustup  # pip asks rustc for its version, and a rustup that has no home makes one
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench wheel experiments picture clean
+.PHONY: help setup demo test coverage lint format bench wheel experiments picture clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,13 @@ demo: setup ## explain a text and a photograph with the models that come along; 
 test: setup ## the tests, without the slow ones and those for an accelerator
 	@mkdir -p "$(TMPDIR)"
 	$(SMALL) $(BIN)/python -m pytest -n $(WORKERS)
+
+coverage: setup ## the tests with a report of the lines they run; writes coverage/html/index.html
+	@mkdir -p "$(TMPDIR)" coverage
+	$(SMALL) $(BIN)/python -m coverage run -m pytest -n $(WORKERS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage html --quiet
+	$(BIN)/python -m coverage report
 
 lint: setup ## style, format and types
 	$(BIN)/ruff check .
@@ -82,5 +89,5 @@ picture: demo ## the README's picture, from the page that the demo wrote (needs 
 	  --user-data-dir="$(TMPDIR)/chromium" --screenshot=docs/images/page.png "file://$(CURDIR)/demo/index.html"
 
 clean: ## remove everything that make made, .venv included
-	rm -rf $(VENV) demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist build coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench zoo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

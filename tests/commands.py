@@ -7,9 +7,9 @@ from typer.testing import CliRunner, Result
 from rationales import cli
 
 
-def run(*arguments: object) -> Result:
+def run(*arguments: object, stdin: str | None = None) -> Result:
     """Run the command in this process."""
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments], input=stdin)
 
 
 def error(result: Result) -> str:
