@@ -18,14 +18,14 @@ import numpy as np
 from pictures import pictures
 
 import rationales
-from rationales.models.image import ImageModel
-from rationales.models.pictures import Picture
+from rationales.models.image.model import ImageModel
+from rationales.models.image.reading import ImageInput
 
 SUFFICIENT = 0.9
 NOTES = ("not-sufficient", "evidence-against", "not-comprehensive", "keeps-everything")
 
 
-def report(model: ImageModel, photographs: list[Picture], method: str, seed: int) -> str:
+def report(model: ImageModel, photographs: list[ImageInput], method: str, seed: int) -> str:
     """One line of the table for one model and method."""
     started = time.perf_counter()
     results = rationales.explain(model, [photograph.pixels for photograph in photographs], method=method, seed=seed)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from rationales.models.efficientnet import labels
-from rationales.models.image import ImageModel
-from rationales.models.image_loading import from_pixels
-from rationales.models.pictures import Fit
+from rationales.models.image.efficientnet import imagenet_labels
+from rationales.models.image.loading import from_pixels
+from rationales.models.image.model import ImageModel
+from rationales.models.image.reading import Fit
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # widening, channels, blocks, stride of the first
@@ -85,4 +85,4 @@ def load(device: str | None = None) -> ImageModel | None:
     module.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
     fused(module)
     fit = Fit("crop", 224, 224, resize=224, resample="bicubic")
-    return from_pixels(module.to(device or "cpu"), fit, MEAN, STD, labels(), "mobilenet-v2")
+    return from_pixels(module.to(device or "cpu"), fit, MEAN, STD, imagenet_labels(), "mobilenet-v2")

@@ -27,7 +27,7 @@ from timing import arguments, headline, ratio, ready, run, save, setting, table
 
 from rationales.errors import ModelError, OptionError
 from rationales.files import write_text
-from rationales.models.default import load_with_transformers
+from rationales.models.catalogue import load_with_transformers
 
 HERE = Path(__file__).resolve().parent
 # What is installed beside torch and transformers.

@@ -29,8 +29,8 @@ import rationales
 from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.masks.field import smooth
 from rationales.methods import build
-from rationales.models.image import ImageModel
-from rationales.models.pictures import Picture, place, read
+from rationales.models.image.model import ImageModel
+from rationales.models.image.reading import ImageInput, fit_image, read_image
 
 BEST = 0.15
 AT_ONCE = 50
@@ -50,12 +50,12 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def pictures(folder: Path) -> tuple[list[Picture], list[int], list[np.ndarray]]:
+def pictures(folder: Path) -> tuple[list[ImageInput], list[int], list[np.ndarray]]:
     """Pictures, their classes, and for each (h, w, 3) bytes: white inside the boxes."""
     images, classes, boxes = [], [], []
     with (folder / "index.csv").open(encoding="utf-8") as table:
         for line in csv.DictReader(table):
-            picture = read(folder / "images" / line["file"])
+            picture = read_image(folder / "images" / line["file"])
             inside = np.zeros((*picture.size, 3), dtype=np.uint8)
             for box in line["boxes"].split(";"):
                 left, top, right, bottom = map(int, box.split())
@@ -111,7 +111,7 @@ def compare(
     encoded = model.encode(images)
     device = next(model.module.parameters()).device
     target = torch.tensor(classes, device=device)
-    inside = torch.stack([place(Picture(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
+    inside = torch.stack([fit_image(ImageInput(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
     table: dict[str, Any] = {}
     area = float(inside.double().mean())
     with model.borrowed():

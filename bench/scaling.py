@@ -32,7 +32,7 @@ import rationales
 from rationales.methods import build
 from rationales.methods.marc import Marc
 from rationales.models.batch import Batch
-from rationales.models.image import ImageModel
+from rationales.models.image.model import ImageModel
 from rationales.models.text import TextModel
 from rationales.models.tokens import TextInput
 

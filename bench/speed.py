@@ -40,7 +40,7 @@ from timing import (
 )
 
 import rationales
-from rationales.models.image import ImageModel
+from rationales.models.image.model import ImageModel
 from rationales.models.text import TextModel
 
 COLUMNS = ("model", "input", "preset", "inputs", "s/input", "lowest", "ms/step", "steps", "Tflop/s", "peak", "MB")

@@ -16,7 +16,7 @@ from PIL import Image
 from quality import read_reviews
 
 import rationales
-from rationales.models.image import ImageModel
+from rationales.models.image.model import ImageModel
 from rationales.models.text import TextModel
 from rationales.models.tokens import TextInput
 

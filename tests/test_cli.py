@@ -22,7 +22,7 @@ from rationales import Rationale, cli
 from rationales.cli.inputs import options, target
 from rationales.errors import OptionError
 from rationales.methods import list_methods as available
-from rationales.models.efficientnet import lite_weights
+from rationales.models.image.efficientnet import lite_weights
 from rationales.rationale import Note
 from rationales.report.terminal import progress
 

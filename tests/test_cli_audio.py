@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from rationales.cli import app
-from rationales.models import audio_silero
-from rationales.models.audio_silero import SileroVad
+from rationales.models.audio import silero
+from rationales.models.audio.silero import SileroVad
 
 transformers = pytest.importorskip("transformers")
 RUNNER = CliRunner()
@@ -42,7 +42,7 @@ def voice_model(tmp_path, monkeypatch):
         for name, value in SileroVad().state_dict().items()
     }
     save_file({name: value.contiguous() for name, value in state.items()}, tmp_path / "weights.safetensors")
-    monkeypatch.setattr(audio_silero, "silero_weights", lambda: tmp_path / "weights.safetensors")
+    monkeypatch.setattr(silero, "silero_weights", lambda: tmp_path / "weights.safetensors")
 
 
 def run(*arguments):
@@ -94,7 +94,7 @@ def test_mistakes_are_told_in_one_line(recording, voice_model, arguments, messag
 
 
 def test_without_the_package_the_command_says_what_to_install(recording, monkeypatch):
-    monkeypatch.setattr(audio_silero, "silero_weights", lambda: None)
+    monkeypatch.setattr(silero, "silero_weights", lambda: None)
     done = run("--audio", recording)
     assert done.exit_code == 2
     assert "pip install silero-vad==6.2.3" in done.stderr

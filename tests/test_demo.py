@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rationales import demo
-from rationales.models.efficientnet import lite_weights
+from rationales.models.image.efficientnet import lite_weights
 
 
 def test_the_text_is_long_enough_to_need_an_explanation() -> None:

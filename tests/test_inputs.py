@@ -10,7 +10,7 @@ import pytest
 import rationales
 from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
-from rationales.models.default import EMBEDDED
+from rationales.models.catalogue import EMBEDDED
 from rationales.targets import lists_inputs
 
 TEXTS = ["A fine film.", "A dull one."]

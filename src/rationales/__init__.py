@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from rationales.methods import list_methods
     from rationales.methods.method import Attribution, Method
     from rationales.models.batch import Batch
-    from rationales.models.default import list_models
-    from rationales.models.front import load
+    from rationales.models.catalogue import list_models
+    from rationales.models.load import load
     from rationales.pipeline import explain
     from rationales.rationale import Rationale
     from rationales.report.html.page import page
 
 _MODULES = {  # public name -> the module that defines it
-    "load": "rationales.models.front",
+    "load": "rationales.models.load",
     "explain": "rationales.pipeline",
     "evaluate": "rationales.evaluation.evaluate",
     "compare": "rationales.evaluation.method_comparison",
@@ -44,7 +44,7 @@ _MODULES = {  # public name -> the module that defines it
     "read_data": "rationales.data.reading",
     "list_methods": "rationales.methods",
     "list_metrics": "rationales.evaluation.metrics",
-    "list_models": "rationales.models.default",
+    "list_models": "rationales.models.catalogue",
     "page": "rationales.report.html.page",
     "Attribution": "rationales.methods.method",
     "Batch": "rationales.models.batch",

@@ -33,8 +33,8 @@ def explain_text() -> list[Rationale]:
 def explain_image(**options: Any) -> list[Rationale]:
     """A photograph that comes with scikit-image, explained with the default image model; needs the extra `images`."""
     import rationales
-    from rationales.models.default import IMAGE_MODEL
-    from rationales.models.efficientnet import lite_weights
+    from rationales.models.catalogue import IMAGE_MODEL
+    from rationales.models.image.efficientnet import lite_weights
     from rationales.report.terminal.progress import progress
 
     if lite_weights() is None or find_spec("skimage") is None:

@@ -21,7 +21,7 @@ from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
 from rationales.models.contrast import CHOSEN
-from rationales.models.front import as_model
+from rationales.models.load import as_model
 from rationales.models.model import InputDescription, Model
 from rationales.options import check_option, whole_number
 from rationales.rationale import Note, Rationale, Rule, by_label

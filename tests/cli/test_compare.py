@@ -11,7 +11,7 @@ from commands import error, run
 from reviews import GOOD, known_model
 
 import rationales
-from rationales.models.efficientnet import lite_weights
+from rationales.models.image.efficientnet import lite_weights
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,9 @@ from rationales.evaluation.faithfulness.measure import measure_faithfulness, mea
 from rationales.evaluation.protocols import PRESETS, Protocol
 from rationales.evaluation.stability import between_baselines
 from rationales.models.heads import Head
-from rationales.models.image import ImageModel
-from rationales.models.image_loading import from_module
-from rationales.models.pictures import Fit, Picture, back, place
+from rationales.models.image.loading import from_module
+from rationales.models.image.model import ImageModel
+from rationales.models.image.reading import Fit, ImageInput, fit_image, scores_at_image_size
 
 SIDE = 16
 WINDOW = {"window": 3, "stride": 1}
@@ -121,7 +121,7 @@ class TestFaithfulness:
     def test_padding_is_no_unit(self):
         fit = Fit("pad", SIDE, SIDE)
         model = ImageModel(
-            RedShare().eval(), lambda picture: place(picture, fit)[0], fit, Head.SOFTMAX, ("other", "red"), "padded"
+            RedShare().eval(), lambda picture: fit_image(picture, fit)[0], fit, Head.SOFTMAX, ("other", "red"), "padded"
         )
         picture = np.zeros((8, 16, 3), dtype=np.uint8)
         picture[..., 0] = 255  # all red; fits 16 x 8 of the model's 16 x 16
@@ -169,9 +169,9 @@ class TestGrid:
         rows, columns = np.meshgrid(np.linspace(0, 3, 16), np.linspace(0, 3, 16), indexing="ij")
         field = np.sin(rows) + np.cos(columns)
         model = replace(detector(), fit=fit)
-        picture = Picture(np.zeros((*size, 3), dtype=np.uint8), "x")
-        real = place(picture, fit)[1].numpy()
-        there = back(torch.from_numpy(field * real).float(), fit, picture).numpy()
+        picture = ImageInput(np.zeros((*size, 3), dtype=np.uint8), "x")
+        real = fit_image(picture, fit)[1].numpy()
+        there = scores_at_image_size(torch.from_numpy(field * real).float(), fit, picture).numpy()
         again = to_model_grid(there, model)
         assert not again[~real].any()
         inner = real.copy()

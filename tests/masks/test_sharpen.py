@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("PIL")
 
-from models.test_image import SIDE, detector, scene
+from models.image.test_model import SIDE, detector, scene
 
 from rationales.masks.optimize import optimize
 from rationales.masks.optimizer_step import field_of

@@ -13,11 +13,11 @@ from torch import nn
 pytest.importorskip("PIL")
 pytest.importorskip("skimage")
 
-from models.test_image import SIDE, detector, preprocess, scene
+from models.image.test_model import SIDE, detector, preprocess, scene
 
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS, build
-from rationales.models.image_loading import from_module
+from rationales.models.image.loading import from_module
 from rationales.pipeline import explain as explain_any
 from rationales.rationale import Grid
 

@@ -8,7 +8,7 @@ import transformers
 
 import rationales
 from rationales.models.bert import load_bert
-from rationales.models.default import CATALOGUE, EMBEDDED
+from rationales.models.catalogue import CATALOGUE, EMBEDDED
 from rationales.models.fingerprint import fingerprint
 from rationales.models.tokens import TextInput
 

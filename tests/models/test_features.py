@@ -54,7 +54,7 @@ class TestWhere:
         assert feature.layout == Layout(4, 4, "tokens", 5)
 
     def test_the_last_maps_of_a_convolutional_network(self):
-        from rationales.models.efficientnet import EfficientNetLite
+        from rationales.models.image.efficientnet import EfficientNetLite
 
         resnet = transformers.ResNetConfig(
             embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=3

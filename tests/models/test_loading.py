@@ -14,7 +14,7 @@ from torch import nn
 
 import rationales
 from rationales.errors import ModelError, OptionError, RationalesError
-from rationales.models.front import load
+from rationales.models.load import load
 
 
 def saved(folder, family="bert", **more):

@@ -88,15 +88,17 @@ class TestShown:
         assert "and 3 more" in page
 
     def test_a_module_of_sounds_and_one_of_pictures(self):
-        sounds = rationales.load(torch.nn.Linear(1600, 2), rate=1600, labels=["quiet", "loud"], segment=1, frame=0.1)
+        sounds = rationales.load(
+            torch.nn.Linear(1600, 2), sample_rate=1600, labels=["quiet", "loud"], segment=1, frame=0.1
+        )
         assert "<AudioModel 'Linear'; reads: sounds at 1,600 samples per second, labels: quiet, loud" in repr(sounds)
         pictures = rationales.load(
             torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2)),
             lambda image: torch.tensor(list(image.resize((2, 2)).tobytes())).view(3, 2, 2) / 255,
             labels=["dark", "bright"],
         )
-        assert "<ImageModel 'Sequential'; reads: pictures of 2 × 2, labels: dark, bright" in repr(pictures)
+        assert "<ImageModel 'Sequential'; reads: images of 2 × 2, labels: dark, bright" in repr(pictures)
 
     def test_a_unit_of_texts_is_refused_for_pictures(self):
-        with pytest.raises(rationales.RationalesError, match="pictures are explained by pixels"):
+        with pytest.raises(rationales.RationalesError, match="images are explained by pixels"):
             rationales.load("efficientnet-lite0", unit="token")

@@ -90,7 +90,7 @@ def compare(
 
         resolve_entries(rows, smooth, kind)  # reports unknown names and options before anything is loaded
         import rationales
-        from rationales.models.default import IMAGE_MODEL
+        from rationales.models.catalogue import IMAGE_MODEL
 
         model_name = model or (IMAGE_MODEL if image is not None else None)
         explained = rationales.load(

@@ -95,7 +95,7 @@ def evaluate(
     check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind])
     with waiting("loading the model"):
         import rationales
-        from rationales.models.default import IMAGE_MODEL
+        from rationales.models.catalogue import IMAGE_MODEL
 
         model_name = model or (IMAGE_MODEL if kind == "image" else None)
         loaded_model = rationales.load(

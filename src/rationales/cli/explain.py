@@ -131,7 +131,7 @@ def explain(
     with waiting("loading the model"):
         check_method(method, chosen, sources.kind)
         import rationales
-        from rationales.models.default import AUDIO_MODEL, IMAGE_MODEL
+        from rationales.models.catalogue import AUDIO_MODEL, IMAGE_MODEL
 
         default = {"text": None, "image": IMAGE_MODEL, "audio": AUDIO_MODEL}[sources.kind]
         explained = rationales.load(

@@ -28,7 +28,7 @@ def models() -> None:
 
       rationales models
     """
-    from rationales.models.default import list_models
+    from rationales.models.catalogue import list_models
 
     listed = list_models()
     width = max(len(model.name) for model in listed)

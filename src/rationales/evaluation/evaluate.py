@@ -13,7 +13,7 @@ from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.selection.rules import SelectionRule
 from rationales.evaluation.tables.table import Table
 from rationales.methods import Method
-from rationales.models.front import as_model
+from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.rationale import Rule
 

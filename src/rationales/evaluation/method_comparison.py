@@ -14,7 +14,7 @@ from rationales.evaluation.stability import selection_iou
 from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.files import write_text
 from rationales.methods import Method
-from rationales.models.front import as_model
+from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.pipeline import explain
 from rationales.rationale import Rationale

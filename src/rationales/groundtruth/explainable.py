@@ -15,9 +15,9 @@ from rationales.methods import Attribution, Method
 from rationales.methods.method import Progress
 from rationales.models.batch import Batch
 from rationales.models.features import outputs
-from rationales.models.image import ImageModel
-from rationales.models.image_loading import from_pixels
-from rationales.models.pictures import Fit
+from rationales.models.image.loading import from_pixels
+from rationales.models.image.model import ImageModel
+from rationales.models.image.reading import Fit
 from rationales.models.text import TextModel, text_model
 
 

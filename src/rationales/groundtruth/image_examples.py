@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rationales.data.example import Example
 from rationales.errors import DataError, InputError, OptionError
-from rationales.models.pictures import SMALLEST, Fit, place, read
+from rationales.models.image.reading import MIN_SIDE, Fit, fit_image, read_image
 
 Pixels = NDArray[np.uint8]  # (h, w, 3)
 LISTED_ERRORS = 3  # unreadable files that a message lists
@@ -56,7 +56,7 @@ def read_pixels(example: Example) -> Pixels:
         return example.pixels
     if example.image is None:
         raise DataError(f"{example.name} is a text; this plant changes images")
-    return read(example.image, example.name).pixels
+    return read_image(example.image, example.name).pixels
 
 
 def load_images(
@@ -67,8 +67,8 @@ def load_images(
     The network must read planted images at this size: resizing would blur the border of a region. Files that cannot be
     read are left out and listed; it is an error if more than half of the files cannot be read.
     """
-    if size < SMALLEST:
-        raise OptionError(f"images have at least {SMALLEST} pixels per side, not {size}")
+    if size < MIN_SIDE:
+        raise OptionError(f"images have at least {MIN_SIDE} pixels per side, not {size}")
     fit = Fit("crop", size, size)
     loaded: list[ImageExample] = []
     unreadable: list[tuple[str, str]] = []
@@ -76,11 +76,11 @@ def load_images(
         if example.image is None:
             raise DataError(f"{example.name} is a text; images were expected")
         try:
-            picture = read(example.raw_input(), example.name)
+            picture = read_image(example.raw_input(), example.name)
         except InputError as error:
             unreadable.append((example.name, str(error)))
             continue
-        pixels = np.rint(place(picture, fit)[0].permute(1, 2, 0).numpy() * 255).astype(np.uint8)
+        pixels = np.rint(fit_image(picture, fit)[0].permute(1, 2, 0).numpy() * 255).astype(np.uint8)
         pixels.flags.writeable = False
         loaded.append(
             ImageExample(example.name, label=example.label, image=example.image, meta=example.meta, pixels=pixels)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.models import default
+from rationales.models import catalogue
 from rationales.models.quiet import quiet_transformers
 from rationales.models.text import TextModel, text_model
 
@@ -60,8 +60,8 @@ def _open(source: Source | None, tokenizer: Any, remote: bool, device: str) -> t
         if tokenizer is None:
             raise OptionError("a module needs its tokenizer: rationales.load(module, tokenizer)")
         return source, tokenizer, getattr(source, "name_or_path", "") or type(source).__name__
-    if source is None or str(source) in default.CATALOGUE:
-        entry = default.CATALOGUE[str(source) if source is not None else default.EMBEDDED]
+    if source is None or str(source) in catalogue.CATALOGUE:
+        entry = catalogue.CATALOGUE[str(source) if source is not None else catalogue.EMBEDDED]
         module, own = entry.open(device)
         return module, tokenizer or own, entry.name
     return (*_pretrained(str(source), tokenizer, remote), str(source))
@@ -146,7 +146,7 @@ def load_error(where: str, error: Exception, remote: bool) -> str:
         return f"cannot load {where}: {first}"
     if "safetensors" in str(error) and "connect" not in str(error).lower():
         return f"{where} has no safetensors weights; pickled weights are refused because they can run code when loaded"
-    known = ", ".join(default.CATALOGUE)
+    known = ", ".join(catalogue.CATALOGUE)
     return f"there is no model {where!r}: not a folder, not one of ours ({known}), and not to be had from the hub here"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from rationales.errors import OptionError
-from rationales.models.image import ImageModel
+from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 
 

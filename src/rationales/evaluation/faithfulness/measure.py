@@ -21,7 +21,7 @@ from rationales.evaluation.faithfulness.image_scores import to_model_grid
 from rationales.evaluation.faithfulness.levels import LevelSelections, check_scores, select_levels
 from rationales.evaluation.faithfulness.removal import Variants, variant_probabilities
 from rationales.evaluation.protocols import Protocol, find_protocol
-from rationales.models.image import EncodedPicture
+from rationales.models.image.model import EncodedImage
 from rationales.models.model import Model
 from rationales.models.randomness import content_key
 from rationales.rationale import Grid, Rationale
@@ -143,7 +143,7 @@ def _measure(
         if len(values) != (units := unit_count(item, len(values))):
             raise InputError(f"{len(values)} scores for the {units} {model.unit}s of {name}")
     real = None
-    if all(isinstance(item, EncodedPicture) for item in encoded):
+    if all(isinstance(item, EncodedImage) for item in encoded):
         real = torch.stack([item.real.flatten() for item in encoded])
     keys = [_input_key(item, seed) for item in encoded]
     levels = select_levels(scores, protocol, keys, _device(model), real)
@@ -236,7 +236,7 @@ def _check_finite(probabilities: Tensor, names: Sequence[str]) -> None:
 
 def unit_count(encoded: Any, default: int = 0) -> int:
     """Number of units of an encoded input; `default` where the encoding does not say."""
-    if isinstance(encoded, EncodedPicture):
+    if isinstance(encoded, EncodedImage):
         return encoded.real.numel()
     return len(encoded.units) if hasattr(encoded, "units") else default
 
@@ -244,7 +244,7 @@ def unit_count(encoded: Any, default: int = 0) -> int:
 def _input_key(encoded: Any, seed: int) -> int:
     """Random key that breaks ties: of the seed and the input's content, nothing else."""
     source = encoded.source
-    if isinstance(encoded, EncodedPicture):
+    if isinstance(encoded, EncodedImage):
         return content_key(seed, source.pixels.tobytes())
     return tie_key(seed, str(getattr(source, "text", getattr(source, "name", ""))), getattr(source, "pair", None))
 

@@ -17,7 +17,7 @@ from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows, re
 from rationales.evaluation.protocols import DELETE, FILL, TOKENS
 from rationales.models import baselines
 from rationales.models.batch import Batch
-from rationales.models.image import ImageModel
+from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 from rationales.models.text import TextModel
 from rationales.models.tokens import Encoded, TokenRow

@@ -17,7 +17,7 @@ import torch
 from rationales.masks.field import smooth as smooth_scores
 from rationales.methods import Method
 from rationales.models.batch import Batch
-from rationales.models.image import EncodedPicture
+from rationales.models.image.model import EncodedImage
 from rationales.models.model import Model
 from rationales.scoring import open_batch, run_method
 
@@ -101,7 +101,7 @@ def blend(
 
 def row_units(encoded: Any) -> int:
     """Length of an input's scores of rows."""
-    if isinstance(encoded, EncodedPicture):
+    if isinstance(encoded, EncodedImage):
         return int(encoded.real.sum())
     return sum(len(row.units) for row in encoded.rows)
 
@@ -115,7 +115,7 @@ def _units_per_input(batch: Batch) -> list[int]:
 
 def _pad_image(encoded: Any, scores: np.ndarray) -> np.ndarray:
     """An image's scores, padded with zeros after its last pixel to the size that the model reads."""
-    return np.pad(scores, (0, encoded.real.numel() - len(scores))) if isinstance(encoded, EncodedPicture) else scores
+    return np.pad(scores, (0, encoded.real.numel() - len(scores))) if isinstance(encoded, EncodedImage) else scores
 
 
 def _checked_scores(scores: np.ndarray, seconds: float, method: str) -> RawScores:

@@ -25,7 +25,7 @@ from rationales.evaluation.scores.attribution import RawScores
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.files import write_bytes
 from rationales.methods import Method
-from rationales.models.image import EncodedPicture, ImageModel
+from rationales.models.image.model import EncodedImage, ImageModel
 from rationales.models.model import Model
 from rationales.models.text import TextModel
 
@@ -124,7 +124,7 @@ def model_fingerprint(model: Model) -> str:
 
 def input_fingerprint(encoded: Any) -> str:
     """Fingerprint of an input as the model reads it, and of the content that seeds its random numbers."""
-    if isinstance(encoded, EncodedPicture):
+    if isinstance(encoded, EncodedImage):
         content = np.ascontiguousarray(encoded.source.pixels).tobytes()
         return _digest(content, _raw(encoded.pixels), _raw(encoded.real))
     source = encoded.source

@@ -21,7 +21,7 @@ from pathlib import Path
 import rationales
 from rationales.evaluation.scores import attribution
 from rationales.methods import Method
-from rationales.models.image import ImageModel
+from rationales.models.image.model import ImageModel
 from rationales.models.text import TextModel
 
 PACKAGE = rationales.__name__

@@ -37,7 +37,7 @@ from rationales.experiments.marc_table1.row_specs import (
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.methods import METHODS
-from rationales.models.front import load
+from rationales.models.load import load
 from rationales.models.model import Model
 
 DATA, MODEL = "eraser-movies", "minilm-reviews"

@@ -23,7 +23,7 @@ from rationales.groundtruth.image_examples import read_pixels
 from rationales.groundtruth.plants.catalogue import PLANTS
 from rationales.groundtruth.plants.image_plants import ImagePlant
 from rationales.groundtruth.plants.regions import area
-from rationales.models.pictures import read as read_picture
+from rationales.models.image.reading import read_image as read_picture
 
 DATA = "birds-112"
 SIZE = 112  # largest side in pixels

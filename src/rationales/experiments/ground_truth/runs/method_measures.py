@@ -26,8 +26,8 @@ from rationales.groundtruth.metrics import Case, attribution_share, top_selectio
 from rationales.groundtruth.plants.regions import Mask, units_in_region
 from rationales.masks.settings import MaskSettings
 from rationales.methods import Method
-from rationales.models import baseline_choice
-from rationales.models.image import ImageModel
+from rationales.models.image import baseline_choice
+from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 
 MODEL_SELECTION = "chosen"  # measures of the words that a rationale model selects; for methods the share is named
@@ -138,7 +138,7 @@ def _with_baselines(inputs: EncodedInputs, spec: MethodSpec) -> Model:
         for item in evenly(inputs.background or inputs.planted, spec.background)
     ]
     named = {f"test picture {number}": picture for number, picture in enumerate(pictures)}
-    return replace(model, baselines=tuple(named), own_baselines=named)
+    return replace(model, baselines=tuple(named), custom_baselines=named)
 
 
 def method_fingerprint(spec: MethodSpec, method: Method) -> str:

@@ -1,0 +1,1 @@
+"""Audio classifiers: reading sounds, baselines, batches of frames or bins, loading."""

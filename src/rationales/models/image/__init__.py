@@ -1,0 +1,1 @@
+"""Image classifiers: reading images, baselines, batches of pixels, loading."""

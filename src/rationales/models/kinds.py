@@ -1,0 +1,187 @@
+"""The list of kinds of models: what each reads, how it is recognised, and which loader makes it explainable."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rationales.errors import OptionError
+from rationales.models.catalogue import AUDIO_MODEL, CATALOGUE, EMBEDDED, IMAGE_MODEL
+
+# Loaders are imported where they are called: this list is also read by the command line before anything is loaded.
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """The arguments of `rationales.load`."""
+
+    source: Any
+    preprocessor: Any  # a tokenizer, image processor, feature extractor or callable
+    device: Any
+    unit: str
+    baseline: Any
+    segment: Any
+    overlap: int
+    labels: Any
+    sample_rate: int | None
+    frame: float | None
+    fit: str | None
+    trust_remote_code: bool
+
+    @functools.cached_property
+    def pretrained_kind(self) -> str | None:
+        """The kind of classifier at a hub id or folder, by its configuration; None for anything else."""
+        is_name = isinstance(self.source, (str, os.PathLike)) and self.preprocessor is None
+        if not is_name or str(self.source) in (*CATALOGUE, IMAGE_MODEL, AUDIO_MODEL):
+            return None
+        from rationales.models.recognition import pretrained_kind
+
+        return pretrained_kind(str(self.source), self.trust_remote_code)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of model."""
+
+    name: str  # `Model.kind`
+    noun: str  # what an input is called in messages
+    units: str  # what its units are called in messages
+    inputs_at_once: int  # inputs that `explain` prepares together; the engine decides how many are in flight
+    suggested_baselines: str  # for a user whose baseline is informative
+    default_model: str  # of the command line
+    recognise: Callable[[LoadRequest], bool]
+    load: Callable[[LoadRequest], Any]
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of a model, by `Model.kind`."""
+    return _BY_NAME[name]
+
+
+def recognised_kind(request: LoadRequest) -> Kind:
+    """The first kind in the list that recognises the model."""
+    kind = next(kind for kind in KINDS if kind.recognise(request))
+    if request.unit != "word" and kind.name != "text":
+        raise OptionError(f"unit={request.unit!r} is for models of texts; {kind.noun}s are explained by {kind.units}")
+    if request.fit is not None and kind.name != "image":
+        raise OptionError("fit is for models of images")
+    return kind
+
+
+def _is_audio(request: LoadRequest) -> bool:
+    if request.source == AUDIO_MODEL or request.sample_rate is not None:
+        return True
+    if request.preprocessor is None:
+        return request.pretrained_kind == "audio"
+    from rationales.models.audio.loading import is_extractor
+
+    return is_extractor(request.preprocessor)
+
+
+def _is_image(request: LoadRequest) -> bool:
+    if request.source == IMAGE_MODEL:
+        return True
+    if request.preprocessor is None:
+        return request.pretrained_kind == "image"
+    from torch import nn
+
+    from rationales.models.image.loading import is_processor
+
+    if is_processor(request.preprocessor):
+        return True
+    is_tokenizer = hasattr(request.preprocessor, "get_vocab")
+    return isinstance(request.source, nn.Module) and callable(request.preprocessor) and not is_tokenizer
+
+
+def _load_audio(request: LoadRequest) -> Any:
+    from rationales.models.audio.loading import load_audio
+
+    return load_audio(
+        request.source,
+        request.preprocessor,
+        device=request.device,
+        baseline=request.baseline,
+        labels=request.labels,
+        sample_rate=request.sample_rate,
+        frame=request.frame,
+        segment=request.segment,
+        trust_remote_code=request.trust_remote_code,
+    )
+
+
+def _load_image(request: LoadRequest) -> Any:
+    from rationales.models.image.loading import load_image
+
+    return load_image(
+        request.source,
+        request.preprocessor,
+        device=request.device,
+        baseline=request.baseline,
+        labels=request.labels,
+        fit=request.fit,
+        trust_remote_code=request.trust_remote_code,
+    )
+
+
+def _load_text(request: LoadRequest) -> Any:
+    from rationales.models.loading import load_text
+
+    return load_text(
+        request.source,
+        request.preprocessor,
+        device=request.device,
+        unit=request.unit,
+        baseline=request.baseline,
+        segment=request.segment,
+        overlap=request.overlap,
+        trust_remote_code=request.trust_remote_code,
+    )
+
+
+# In the order in which they are tried: text is last and takes everything else.
+KINDS = (
+    Kind(
+        name="audio",
+        noun="sound",
+        units="frames",
+        inputs_at_once=64,
+        suggested_baselines="silence, noise, blur-20",
+        default_model=AUDIO_MODEL,
+        recognise=_is_audio,
+        load=_load_audio,
+    ),
+    Kind(  # loaded as `audio`; the model is of this kind if its front end returns spectrograms
+        name="spectrogram",
+        noun="sound",
+        units="bins",
+        inputs_at_once=16,
+        suggested_baselines="silence, noise, blur-20",
+        default_model=AUDIO_MODEL,
+        recognise=_is_audio,
+        load=_load_audio,
+    ),
+    Kind(
+        name="image",
+        noun="image",
+        units="pixels",
+        inputs_at_once=64,
+        suggested_baselines="black, white, mean, blur-20, noise",
+        default_model=IMAGE_MODEL,
+        recognise=_is_image,
+        load=_load_image,
+    ),
+    Kind(
+        name="text",
+        noun="text",
+        units="words, tokens or sentences",
+        inputs_at_once=512,
+        suggested_baselines="mask, unk, zero, mean",
+        default_model=EMBEDDED,
+        recognise=lambda _request: True,
+        load=_load_text,
+    ),
+)
+_BY_NAME = {kind.name: kind for kind in KINDS}

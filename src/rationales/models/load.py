@@ -1,0 +1,94 @@
+"""`load` makes a classifier explainable; its kind is recognised by what is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from rationales.errors import OptionError
+from rationales.models.kinds import LoadRequest, recognised_kind
+from rationales.models.model import Model
+
+if TYPE_CHECKING:
+    from rationales.models.audio.model import AudioModel
+    from rationales.models.image.model import ImageModel
+    from rationales.models.loading import Source
+    from rationales.models.text import TextModel
+
+
+def load(
+    source: Source | Sequence[Source] | None = None,
+    tokenizer: Any = None,
+    *,
+    device: str | torch.device | None = None,
+    unit: str = "word",
+    baseline: Any = None,
+    segment: int | None = None,
+    overlap: int = 100,
+    labels: Sequence[str] | None = None,
+    sample_rate: int | None = None,
+    frame: float | None = None,
+    fit: str | None = None,
+    trust_remote_code: bool = False,
+) -> TextModel | ImageModel | AudioModel:
+    """Make a classifier explainable.
+
+    `source`: nothing (the embedded sentiment model), a name of `rationales models`, a Hugging Face id or a folder (its
+    configuration tells whether it classifies texts, images or sounds), a module (then also give its tokenizer, image
+    processor or feature extractor, or a callable that turns a PIL image into a tensor), or a list of text models that
+    share one tokenizer and are explained together.
+
+    Texts: `unit` is what is kept or replaced: word, token or sentence; `baseline` what a replaced unit becomes: pad,
+    mask, unk, zero, mean, a word of the vocabulary, or a vector, by default the first of these that the tokenizer has;
+    `segment` is the tokens per segment, by default all that the model takes, and `overlap` the tokens segments share.
+
+    Images: `baseline` is one or several of black, white, mean, noise, blur-N and images of yours (a path, a PIL image,
+    an array), by default those that tell the model least; `fit` is how an image that is not square is fitted into the
+    model: crop, pad or squash, by default as its preprocessing does it; `labels` names the classes of a module that
+    does not name them itself.
+
+    Sounds: `sample_rate` is what a module expects, for inputs (S, samples) or, with a callable that turns samples into
+    (frames, bins), (S, frames, bins); `frame` the seconds of a waveform that are kept or replaced as one;
+    `baseline` is one or several of silence, noise and blur-N; `segment` is the seconds per segment.
+    """
+    request = LoadRequest(
+        source=source,
+        preprocessor=tokenizer,
+        device=device,
+        unit=unit,
+        baseline=baseline,
+        segment=segment,
+        overlap=overlap,
+        labels=labels,
+        sample_rate=sample_rate,
+        frame=frame,
+        fit=fit,
+        trust_remote_code=trust_remote_code,
+    )
+    model: TextModel | ImageModel | AudioModel = recognised_kind(request).load(request)
+    return model
+
+
+def as_model(source: Any) -> Model:
+    """The model itself, or the model loaded from a name, a folder or a tuple (module, tokenizer)."""
+    if hasattr(source, "encode") and hasattr(source, "batch") and hasattr(source, "labels"):
+        model: Model = source
+        return model
+    if isinstance(source, (str, os.PathLike)):
+        return load(source)
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], nn.Module):
+        return load(*source)
+    if isinstance(source, nn.Module):
+        name = type(source).__name__
+        raise OptionError(
+            f"{name} is a module without its tokenizer or processor; call model = rationales.load(module, tokenizer) "
+            "first and give that model, or give the tuple (module, tokenizer)"
+        )
+    raise OptionError(
+        f"the model is what rationales.load(…) returns, or a model's name, its folder or a tuple (module, tokenizer); "
+        f"not {type(source).__name__}; call model = rationales.load(…) first"
+    )
