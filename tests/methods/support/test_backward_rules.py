@@ -79,7 +79,9 @@ class TestRescaled:
         """As a batch of sounds of different length is: two of three rows first, inputs before baselines, then one."""
         x, base = torch.tensor([[2.0], [3.0], [4.0]], requires_grad=True), -torch.ones(3, 1)
         with rescaled(3):
-            parts = [functional.relu(torch.cat([x[some], base[some]])) for some in (slice(0, 2), slice(2, 3))]
+            parts = [
+                functional.relu(torch.cat([x[selected], base[selected]])) for selected in (slice(0, 2), slice(2, 3))
+            ]
         (multiplier,) = torch.autograd.grad(parts[0][:2].sum() + parts[1][:1].sum(), x)
         assert torch.allclose(multiplier[:, 0], torch.tensor([2 / 3, 3 / 4, 4 / 5]))
 
@@ -126,7 +128,7 @@ class TestGuided:
         met = []
         with guided(met):
             value = -functional.gelu(x) - functional.hardtanh(x)
-        (found,) = torch.autograd.grad(value.sum(), x)
+        (output,) = torch.autograd.grad(value.sum(), x)
         (plain,) = torch.autograd.grad((-functional.gelu(x) - functional.hardtanh(x)).sum(), x)
-        assert torch.equal(found, plain)
+        assert torch.equal(output, plain)
         assert not met

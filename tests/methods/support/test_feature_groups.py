@@ -29,18 +29,18 @@ def test_on_a_line_every_unit_plays_for_itself():
 
 
 @pytest.mark.parametrize(
-    ("size", "every", "shape"),
+    ("size", "cell", "shape"),
     [((224, 224), 0, (14, 14)), ((32, 32), 8, (4, 4)), ((10, 7), 4, (3, 2)), ((5, 5), 9, (1, 1))],
 )
-def test_on_a_grid_cells_play_and_their_pixels_share_their_value(size, every, shape):
-    team = feature_groups(grid(*size), every)
+def test_on_a_grid_cells_play_and_their_pixels_share_their_value(size, cell, shape):
+    team = feature_groups(grid(*size), cell)
     assert team.shape == shape
     assert int(team.count[0]) == shape[0] * shape[1]
-    side = every or 16
-    found = team.spread(torch.arange(shape[0] * shape[1])).view(size)
+    side = cell or 16
+    spread = team.spread(torch.arange(shape[0] * shape[1])).view(size)
     for row in range(size[0]):
         for column in range(0, size[1], 3):
-            assert int(found[row, column]) == (row // side) * shape[1] + column // side
+            assert int(spread[row, column]) == (row // side) * shape[1] + column // side
 
 
 def test_cells_that_are_all_padding_do_not_play_and_come_last():

@@ -14,7 +14,7 @@ SIDE = 32
 _VIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": SIDE, "patch_size": 8}
 
 
-def found(module, layer="", size=(SIDE, SIDE)):
+def find_and_check(module, layer="", size=(SIDE, SIDE)):
     module = module.eval().requires_grad_(False)
 
     def run(pixels):
@@ -22,13 +22,13 @@ def found(module, layer="", size=(SIDE, SIDE)):
         return getattr(output, "logits", output)
 
     feature = find_feature_map(module, run, torch.zeros(1, 3, *size), size, layer)
-    assert not any(part._forward_hooks for part in module.modules())
+    assert not any(submodule._forward_hooks for submodule in module.modules())
     assert not any(weight.requires_grad for weight in module.parameters())
     return feature
 
 
-def _vit(name, **more):
-    config = getattr(transformers, f"{name}Config")(**_VIT, intermediate_size=32, num_labels=3, **more)
+def _vit(name, **options):
+    config = getattr(transformers, f"{name}Config")(**_VIT, intermediate_size=32, num_labels=3, **options)
     return getattr(transformers, f"{name}ForImageClassification")(config)
 
 
@@ -44,13 +44,13 @@ class TestWhere:
     @pytest.mark.parametrize(("name", "extra"), [("ViT", 1), ("DeiT", 2)])
     def test_patches_of_a_transformer_that_answers_from_its_class_token(self, name, extra):
         """Behind the last layer the patches are not read any more: what goes into it is the last that counts."""
-        feature = found(_vit(name))
+        feature = find_and_check(_vit(name))
         assert feature.name.endswith("layers.1.layernorm_before")
         assert feature.layout == Layout(4, 4, "tokens", extra)
 
     def test_patches_behind_registers(self):
         config = transformers.Dinov2WithRegistersConfig(**_VIT, num_labels=3)
-        feature = found(transformers.Dinov2WithRegistersForImageClassification(config))
+        feature = find_and_check(transformers.Dinov2WithRegistersForImageClassification(config))
         assert feature.layout == Layout(4, 4, "tokens", 5)
 
     def test_the_last_maps_of_a_convolutional_network(self):
@@ -60,33 +60,33 @@ class TestWhere:
             embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=3
         )
         convnext = transformers.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, num_labels=3)
-        assert found(transformers.ResNetForImageClassification(resnet)).layout == Layout(4, 4, "maps")
-        assert found(transformers.ConvNextForImageClassification(convnext)).layout == Layout(4, 4, "maps")
-        lite = found(EfficientNetLite(0, classes=3), size=(64, 96))
+        assert find_and_check(transformers.ResNetForImageClassification(resnet)).layout == Layout(4, 4, "maps")
+        assert find_and_check(transformers.ConvNextForImageClassification(convnext)).layout == Layout(4, 4, "maps")
+        lite = find_and_check(EfficientNetLite(0, classes=3), size=(64, 96))
         assert (lite.name, lite.layout) == ("head", Layout(2, 3, "maps"))
 
     def test_a_shifted_window_transformer(self):
         config = transformers.SwinConfig(
             image_size=SIDE, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[1, 2], window_size=4, num_labels=3
         )
-        assert found(transformers.SwinForImageClassification(config)).layout == Layout(8, 8, "tokens")
+        assert find_and_check(transformers.SwinForImageClassification(config)).layout == Layout(8, 8, "tokens")
 
     def test_a_layer_can_be_named(self):
-        feature = found(_vit("ViT"), "vit.layers.0")
+        feature = find_and_check(_vit("ViT"), "vit.layers.0")
         assert (feature.name, feature.layout) == ("vit.layers.0", Layout(4, 4, "tokens", 1))
         with pytest.raises(OptionError, match=r"no layer 'vit.layers.7'"):
-            found(_vit("ViT"), "vit.layers.7")
+            find_and_check(_vit("ViT"), "vit.layers.7")
         with pytest.raises(OptionError, match=r"gives \(1, 3\), no feature maps"):
-            found(_vit("ViT"), "classifier")
+            find_and_check(_vit("ViT"), "classifier")
 
     def test_a_network_without_maps_says_what_to_do(self):
         with pytest.raises(ModelError, match="use integrated-gradients"):
-            found(nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 4), nn.ReLU(), nn.Linear(4, 3)))
+            find_and_check(nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 4), nn.ReLU(), nn.Linear(4, 3)))
 
 
 class TestLayout:
     @pytest.mark.parametrize(
-        ("shape", "grid", "wanted"),
+        ("shape", "grid", "expected"),
         [
             ((1, 8, 7, 7), (224, 224), Layout(7, 7, "maps")),
             ((1, 8, 7, 10), (224, 320), Layout(7, 10, "maps")),
@@ -100,8 +100,8 @@ class TestLayout:
             ((1, 1000), (224, 224), None),
         ],
     )
-    def test_what_lies_over_the_picture(self, shape, grid, wanted):
-        assert layout_of(torch.Size(shape), grid) == wanted
+    def test_what_lies_over_the_picture(self, shape, grid, expected):
+        assert layout_of(torch.Size(shape), grid) == expected
 
     def test_maps_whatever_the_form(self):
         maps = torch.arange(2 * 3 * 4 * 5.0).view(2, 3, 4, 5)

@@ -27,16 +27,16 @@ def test_every_row_has_the_windows_it_would_have_alone(width, stride):
     lengths = (1, 4, 13, 30)
     windows = Windows(line(*lengths), width, stride)
     everyone = torch.arange(len(lengths))
-    found = windows.hidden(everyone, torch.arange(int(windows.counts.max())))
+    covered = windows.hidden(everyone, torch.arange(int(windows.counts.max())))
     for row, units in enumerate(lengths):
         starts = [0]
         while starts[-1] + width < units:
             starts.append(starts[-1] + stride)
-        wanted = [[start <= unit < start + width for unit in range(units)] for start in starts]
+        expected = [[start <= unit < start + width for unit in range(units)] for start in starts]
         assert int(windows.counts[row]) == len(starts)
-        assert found[: len(starts), row, :units].tolist() == wanted
-        assert not found[len(starts) :, row].any()
-        assert found[:, row, :units].any(0).all()
+        assert covered[: len(starts), row, :units].tolist() == expected
+        assert not covered[len(starts) :, row].any()
+        assert covered[:, row, :units].any(0).all()
 
 
 @pytest.mark.parametrize(("side", "stride"), [(1, 1), (3, 2), (4, 4), (50, 3)])
@@ -44,21 +44,21 @@ def test_on_a_grid_they_are_squares_and_cover_it(side, stride):
     high, wide = 7, 10
     windows = Windows(grid(high, wide), side, stride)
     count = int(windows.counts[0])
-    found = windows.hidden(torch.tensor([0]), torch.arange(count))[:, 0].view(count, high, wide)
+    covered = windows.hidden(torch.tensor([0]), torch.arange(count))[:, 0].view(count, high, wide)
 
     def starts(length):
-        found = [0]
-        while found[-1] + side < length:
-            found.append(found[-1] + stride)
-        return found
+        covered = [0]
+        while covered[-1] + side < length:
+            covered.append(covered[-1] + stride)
+        return covered
 
-    wanted = [(top, left) for top in starts(high) for left in starts(wide)]
-    assert len(wanted) == count
-    for one, (top, left) in zip(found, wanted, strict=True):
+    corners = [(top, left) for top in starts(high) for left in starts(wide)]
+    assert len(corners) == count
+    for window, (top, left) in zip(covered, corners, strict=True):
         expected = torch.zeros(high, wide, dtype=torch.bool)
         expected[top : top + side, left : left + side] = True
-        assert torch.equal(one, expected)
-    assert found.any(0).all()
+        assert torch.equal(window, expected)
+    assert covered.any(0).all()
 
 
 def test_rows_may_have_windows_of_their_own():

@@ -29,10 +29,12 @@ def inputs(*texts):
     return [TextInput(*text) if isinstance(text, tuple) else TextInput(text) for text in texts]
 
 
-def prepared(*texts, family="bert", views=1, **more):
+def prepared(*texts, family="bert", views=1, **options):
     """A model in float64 with these texts in one batch."""
-    made = [tiny(family, seed=seed) for seed in range(views)]
-    model = rationales.load([module.double() for module, _ in made], made[0][1], segment=40, overlap=8, **more)
+    networks = [tiny(family, seed=seed) for seed in range(views)]
+    model = rationales.load(
+        [module.double() for module, _ in networks], networks[0][1], segment=40, overlap=8, **options
+    )
     return model, model.batch(model.encode(inputs(*(texts or TEXTS))))
 
 
@@ -73,10 +75,10 @@ class TestLogits:
         model, batch = prepared(family=family)
         keep = anything(batch, 3)
         with model.frozen(), torch.no_grad():
-            wanted = batch.logits(keep)
+            expected = batch.logits(keep)
             tight = model.batch(model.encode(inputs(*TEXTS)))
             tight.budget = budget
-            assert torch.allclose(tight.logits(keep), wanted, atol=1e-10, rtol=0)
+            assert torch.allclose(tight.logits(keep), expected, atol=1e-10, rtol=0)
 
     def test_the_budget_changes_float32_by_rounding_only(self):
         module, tokenizer = tiny("bert")
@@ -84,9 +86,9 @@ class TestLogits:
         batch = model.batch(model.encode(inputs(*TEXTS)))
         keep = anything(batch, 2).float()
         with model.frozen(), torch.no_grad():
-            wanted = batch.logits(keep)
+            expected = batch.logits(keep)
             batch.budget = 80
-            assert torch.allclose(batch.logits(keep), wanted, atol=1e-6, rtol=1e-6)
+            assert torch.allclose(batch.logits(keep), expected, atol=1e-6, rtol=1e-6)
 
     @pytest.mark.parametrize("budget", [1, 97])
     def test_gradients_are_the_same_when_pieces_are_run_again(self, bert, budget):
@@ -102,9 +104,9 @@ class TestLogits:
                 (batch.logits(keep, noise).softmax(-1) * weights).sum().backward()
             return keep.grad
 
-        whole, pieces = slope(10**9), slope(budget)
-        assert torch.allclose(pieces, whole, atol=1e-12, rtol=1e-9)
-        assert whole.abs().max() > 1e-3
+        at_once, pieces = slope(10**9), slope(budget)
+        assert torch.allclose(pieces, at_once, atol=1e-12, rtol=1e-9)
+        assert at_once.abs().max() > 1e-3
 
     @pytest.mark.parametrize(("share", "twice"), [(1.0, 0.0), (0.8, 0.5), (0.0, 1.0)])
     def test_only_what_memory_does_not_hold_is_run_twice(self, bert, share, twice, monkeypatch):
@@ -112,11 +114,13 @@ class TestLogits:
         batch = model.batch(model.encode(inputs(*TEXTS)))
         monkeypatch.setitem(type(batch).sufficient_cost, "cpu", 1)  # many pieces
         batch.budget = 10**9
-        cost = [one for one in batch.cost() for _ in range(3)]
+        cost = [row_cost for row_cost in batch.cost() for _ in range(3)]
         batch.budget = max(int(share * batch.cost_of(cost)), 1)
         run = []
         forward = type(batch).forward
-        monkeypatch.setattr(type(batch), "forward", lambda *given: run.append(len(given[2])) or forward(*given))
+        monkeypatch.setattr(
+            type(batch), "forward", lambda *arguments: run.append(len(arguments[2])) or forward(*arguments)
+        )
         keep = anything(batch, 3).requires_grad_()
         with model.frozen():
             torch.autograd.grad(batch.logits(keep).sum(), keep)
@@ -147,18 +151,18 @@ class TestLogits:
         model, batch = bert
         keep = anything(batch)
         with model.frozen(), torch.no_grad():
-            other = torch.where(batch.rows.real, keep, 1 - keep)
-            assert torch.equal(batch.logits(keep), batch.logits(other))
+            changed = torch.where(batch.rows.real, keep, 1 - keep)
+            assert torch.equal(batch.logits(keep), batch.logits(changed))
 
     def test_noise_of_a_row_does_not_depend_on_its_company(self, bert):
         model, batch = bert
         with model.frozen(), torch.no_grad():
-            wanted = batch.logits(batch.ones(), Noise(0.2, batch.rows.key))
-            assert not torch.allclose(wanted, batch.logits(batch.ones()), atol=1e-3)
+            expected = batch.logits(batch.ones(), Noise(0.2, batch.rows.key))
+            assert not torch.allclose(expected, batch.logits(batch.ones()), atol=1e-3)
             for number in range(len(TEXTS)):
                 alone = batch.take([number])
                 rows = batch.rows.input == number
-                assert torch.allclose(alone.logits(alone.ones(), Noise(0.2, alone.rows.key)), wanted[rows], atol=1e-9)
+                assert torch.allclose(alone.logits(alone.ones(), Noise(0.2, alone.rows.key)), expected[rows], atol=1e-9)
 
     def test_out_of_memory_with_the_smallest_piece_is_not_hidden(self, bert, monkeypatch):
         model, _ = bert
@@ -184,17 +188,19 @@ class TestReplacing:
         hidden = data.draw(st.sets(st.integers(0, batch.size[1] - 1)))
         keep = batch.ones()
         keep[0, list(hidden)] = 0
-        told = tokenizer(TEXTS[1], return_tensors="pt")
+        encoding = tokenizer(TEXTS[1], return_tensors="pt")
         table = module.get_input_embeddings().weight
         with model.frozen(), torch.no_grad():
-            found = batch.logits(keep)
-            words = table[told["input_ids"][0]].clone()
-            for place, unit in enumerate(batch.owner[0].tolist()):
+            logits = batch.logits(keep)
+            words = table[encoding["input_ids"][0]].clone()
+            for position, unit in enumerate(batch.owner[0].tolist()):
                 if unit in hidden:
-                    words[place] = table[tokenizer.unk_token_id]
-            types = {name: told[name] for name in told if name == "token_type_ids" and family in ("bert", "electra")}
-            wanted = module(inputs_embeds=words[None], attention_mask=told["attention_mask"], **types).logits
-        assert torch.allclose(found, wanted, atol=1e-9, rtol=0)
+                    words[position] = table[tokenizer.unk_token_id]
+            types = {
+                name: encoding[name] for name in encoding if name == "token_type_ids" and family in ("bert", "electra")
+            }
+            expected = module(inputs_embeds=words[None], attention_mask=encoding["attention_mask"], **types).logits
+        assert torch.allclose(logits, expected, atol=1e-9, rtol=0)
 
     def test_what_the_model_reads_is_the_blend(self):
         """Eq. 1 by hand, read off a model that shows what it reads."""
@@ -206,9 +212,9 @@ class TestReplacing:
         read = batch.logits(keep).reshape(-1, 8)
         words = 2.5 * module.embedding.table.weight[tokenizer(text)["input_ids"]]
         mask = 2.5 * module.embedding.table.weight[tokenizer.mask_token_id]
-        for place, unit in enumerate(batch.owner[0].tolist()):
+        for position, unit in enumerate(batch.owner[0].tolist()):
             share = keep[0, unit] if unit < batch.size[1] else 1.0
-            assert torch.allclose(read[place], share * words[place] + (1 - share) * mask, atol=1e-12)
+            assert torch.allclose(read[position], share * words[position] + (1 - share) * mask, atol=1e-12)
 
     def test_noise_is_relative_to_the_words_and_spares_special_tokens(self):
         text = "bread " * 40
@@ -220,10 +226,10 @@ class TestReplacing:
         inside = batch.owner[0] < batch.size[1]
         assert torch.equal(noisy[~inside], plain[~inside])
         size = plain[inside].square().mean().sqrt()
-        drawn = (noisy - plain)[inside] / (0.06 * size)
-        count = drawn.numel()
-        assert abs(drawn.mean()) < 5 / count**0.5
-        assert abs(drawn.var() - 1) < 5 * (2 / count) ** 0.5
+        noise_values = (noisy - plain)[inside] / (0.06 * size)
+        count = noise_values.numel()
+        assert abs(noise_values.mean()) < 5 / count**0.5
+        assert abs(noise_values.var() - 1) < 5 * (2 / count) ** 0.5
 
     def test_embeddings_can_be_given_directly(self, bert):
         model, batch = bert
@@ -238,16 +244,18 @@ class TestTake:
     @pytest.mark.parametrize("views", [1, 2])
     def test_equals_the_batch_of_these_inputs_alone(self, chosen, views):
         model, batch = prepared(views=views)
-        taken, alone = batch.take(chosen), model.batch(model.encode(inputs(*(TEXTS[number] for number in chosen))))
-        assert taken.rows.contrast is alone.rows.contrast is None
-        for one in (own for own in fields(alone.rows) if own.name != "contrast"):
-            assert torch.equal(getattr(taken.rows, one.name), getattr(alone.rows, one.name)), one.name
+        subset, alone = batch.take(chosen), model.batch(model.encode(inputs(*(TEXTS[number] for number in chosen))))
+        assert subset.rows.contrast is alone.rows.contrast is None
+        for row_field in (row_field for row_field in fields(alone.rows) if row_field.name != "contrast"):
+            assert torch.equal(getattr(subset.rows, row_field.name), getattr(alone.rows, row_field.name)), (
+                row_field.name
+            )
         for name in ("ids", "attention", "types", "owner"):
-            assert torch.equal(getattr(taken, name), getattr(alone, name)), name
-        assert (taken.lengths, taken.inputs, taken.masks) == (alone.lengths, alone.inputs, alone.masks)
+            assert torch.equal(getattr(subset, name), getattr(alone, name)), name
+        assert (subset.lengths, subset.inputs, subset.masks) == (alone.lengths, alone.inputs, alone.masks)
         with model.frozen(), torch.no_grad():
             keep = anything(alone)
-            assert torch.equal(taken.logits(keep), alone.logits(keep))
+            assert torch.equal(subset.logits(keep), alone.logits(keep))
 
 
 class TestPutTogether:
@@ -255,16 +263,16 @@ class TestPutTogether:
     def test_gather_undoes_spread(self, views):
         _, batch = prepared(views=views)
         generator = torch.Generator().manual_seed(1)
-        lengths = [len(one) for one in batch.gather(batch.zeros())]
+        lengths = [len(scores) for scores in batch.gather(batch.zeros())]
         values = [torch.rand(length, generator=generator, dtype=batch.dtype) for length in lengths]
-        for found, wanted in zip(batch.gather(batch.spread(values)), values, strict=True):
-            assert torch.allclose(found, wanted, atol=1e-12, rtol=0)
+        for gathered, expected in zip(batch.gather(batch.spread(values)), values, strict=True):
+            assert torch.allclose(gathered, expected, atol=1e-12, rtol=0)
 
     def test_every_input_has_a_score_for_every_unit(self, bert):
         model, batch = bert
-        units = [len(one.units) for one in model.encode(inputs(*TEXTS))]
-        assert [len(one) for one in batch.gather(batch.ones())] == units
-        assert all(torch.allclose(one, torch.ones_like(one)) for one in batch.gather(batch.ones()))
+        units = [len(values.units) for values in model.encode(inputs(*TEXTS))]
+        assert [len(values) for values in batch.gather(batch.ones())] == units
+        assert all(torch.allclose(values, torch.ones_like(values)) for values in batch.gather(batch.ones()))
 
     def test_overlaps_are_blended_linearly(self):
         """Each segment scores its units with its own number: the change from one to the next is a straight line."""
@@ -272,9 +280,9 @@ class TestPutTogether:
         rows = batch.size[0]
         assert rows > 2
         number = torch.arange(rows, dtype=batch.dtype)[:, None].expand(batch.size)
-        (found,) = batch.gather(number)
-        assert float(found[0]) == 0
-        assert float(found[-1]) == pytest.approx(rows - 1)
+        (blended,) = batch.gather(number)
+        assert float(blended[0]) == 0
+        assert float(blended[-1]) == pytest.approx(rows - 1)
         for row in range(1, rows):
             before, here = (
                 batch.rows.unit[row - 1][batch.rows.real[row - 1]],
@@ -282,7 +290,7 @@ class TestPutTogether:
             )
             shared = sorted(set(before.tolist()) & set(here.tolist()))
             ramp = [row - 1 + step / (len(shared) + 1) for step in range(1, len(shared) + 1)]
-            assert found[shared].tolist() == pytest.approx(ramp)
+            assert blended[shared].tolist() == pytest.approx(ramp)
 
     def test_pool_is_the_mean_over_segments_of_each_view(self):
         _, batch = prepared(views=2)
@@ -299,9 +307,9 @@ class TestPutTogether:
         model, batch = bert
         with model.frozen(), torch.no_grad():
             rows = batch.logits(batch.ones()).softmax(-1)
-            found = batch.predict()
+            predicted = batch.predict()
         for number in range(len(TEXTS)):
-            assert torch.allclose(found[number], rows[batch.rows.input == number].mean(0), atol=1e-12)
+            assert torch.allclose(predicted[number], rows[batch.rows.input == number].mean(0), atol=1e-12)
 
 
 class TestJointly:
@@ -310,12 +318,12 @@ class TestJointly:
     def test_probabilities_are_the_mean_of_the_models(self):
         model, batch = prepared(views=3)
         with model.frozen():
-            found = batch.predict()
+            predicted = batch.predict()
             alone = []
             for network in model.networks:
-                one = rationales.load(network.module, model.tokenizer, segment=40, overlap=8)
-                alone.append(one.batch(one.encode(inputs(*TEXTS))).predict())
-        assert torch.allclose(found, torch.stack(alone).mean(0), atol=1e-12)
+                single = rationales.load(network.module, model.tokenizer, segment=40, overlap=8)
+                alone.append(single.batch(single.encode(inputs(*TEXTS))).predict())
+        assert torch.allclose(predicted, torch.stack(alone).mean(0), atol=1e-12)
 
     @pytest.mark.parametrize("method", ["marc", "occlusion", "integrated-gradients", "smooth-grad", "lime"])
     def test_a_model_beside_itself_explains_as_it_does_alone(self, method):
@@ -339,11 +347,11 @@ class TestJointly:
         tokenizer = tokenizer_of("qwen2")
         together = rationales.load(modules, tokenizer)
         with together.frozen():
-            found = together.batch(together.encode(inputs(*TEXTS[:2]))).predict()
+            predicted = together.batch(together.encode(inputs(*TEXTS[:2]))).predict()
         for number, text in enumerate(TEXTS[:2]):
             with torch.no_grad():
                 plain = [module(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0] for module in modules]
-            assert torch.allclose(found[number], torch.stack(plain).mean(0), atol=1e-9)
+            assert torch.allclose(predicted[number], torch.stack(plain).mean(0), atol=1e-9)
         assert tuple(module.config.pad_token_id for module in modules) == pads
 
     def test_different_models_share_one_mask(self):

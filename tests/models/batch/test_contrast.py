@@ -62,8 +62,8 @@ class TestContrastedBatch:
         model, batch = prepared()
         with model.frozen(), torch.no_grad():
             contrasted = batch.contrasted(TARGET, AGAINST)
-            part = contrasted.take([1, 2])
-            assert torch.allclose(part.predict(), contrasted.predict()[1:])
+            subset = contrasted.take([1, 2])
+            assert torch.allclose(subset.predict(), contrasted.predict()[1:])
 
     def test_without_the_contrast_it_is_the_batch_it_was(self):
         model, batch = prepared()

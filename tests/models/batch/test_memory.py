@@ -35,8 +35,8 @@ def test_the_budgets_activations_fit(monkeypatch):
 def test_the_sizes_of_every_family_are_read(family, monkeypatch):
     """However an architecture spells them: all these are of the same size, so is their budget (DistilBERT's too)."""
     monkeypatch.setattr(memory, "available_bytes", lambda _device: 2**30)
-    wanted = SimpleNamespace(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, intermediate_size=64)
-    assert token_budget(tiny(family)[0].config, 64, CPU) == token_budget(wanted, 64, CPU)
+    expected = SimpleNamespace(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, intermediate_size=64)
+    assert token_budget(tiny(family)[0].config, 64, CPU) == token_budget(expected, 64, CPU)
 
 
 class TestStored:
@@ -45,12 +45,12 @@ class TestStored:
         layer = nn.Linear(5, 5)
         for weight in layer.parameters():
             weight.requires_grad_(False)
-        given_ = torch.ones(3, 5, requires_grad=True)
-        assert stored_bytes([layer], lambda: layer(given_).exp()) == 3 * 5 * 4
+        leaf = torch.ones(3, 5, requires_grad=True)
+        assert stored_bytes([layer], lambda: layer(leaf).exp()) == 3 * 5 * 4
 
     def test_a_tensor_that_two_operations_keep_counts_once(self):
-        given_ = torch.ones(7, requires_grad=True)
-        assert stored_bytes([], lambda: (given_ * given_).exp() + given_ * 2) == 2 * 7 * 4
+        leaf = torch.ones(7, requires_grad=True)
+        assert stored_bytes([], lambda: (leaf * leaf).exp() + leaf * 2) == 2 * 7 * 4
 
     def test_longer_rows_get_as_many_tokens_or_fewer(self, monkeypatch):
         import rationales
@@ -58,12 +58,12 @@ class TestStored:
 
         module, tokenizer = tiny("bert")
         model = rationales.load(module, tokenizer)
-        found = []
+        budgets = []
         for text in ("Dull.", "The baker carried twelve loaves up the hill again"):
             batch = model.batch(model.encode([TextInput(text)]))
             monkeypatch.setattr("rationales.models.text.model.available_bytes", lambda _device: 2**24)
-            found.append(model.measured_budget(batch))
-        assert found[0] >= 0.5 * found[1] > 0
+            budgets.append(model.measured_budget(batch))
+        assert budgets[0] >= 0.5 * budgets[1] > 0
         assert all(weight.requires_grad for weight in module.parameters())
 
 

@@ -31,9 +31,9 @@ TEXTS = [
 TARGET = torch.tensor([2, 0, 1])
 
 
-def prepared(views=1, **more):
-    made = [tiny("bert", seed=seed, **more) for seed in range(views)]
-    model = rationales.load([module.double() for module, _ in made], made[0][1], segment=40, overlap=8)
+def prepared(views=1, **options):
+    networks = [tiny("bert", seed=seed, **options) for seed in range(views)]
+    model = rationales.load([module.double() for module, _ in networks], networks[0][1], segment=40, overlap=8)
     return model, model.batch(model.encode([TextInput(text) for text in TEXTS]))
 
 
@@ -43,21 +43,21 @@ def bert():
 
 
 def line(reading, step):
-    place = reading.along((step + 0.5) / 4)
-    return reading.empty + place * (reading.full - reading.empty), (reading.full - reading.empty)[None] / 4
+    position = reading.along((step + 0.5) / 4)
+    return reading.empty + position * (reading.full - reading.empty), (reading.full - reading.empty)[None] / 4
 
 
-class TestExplained:
+class TestExplainedOutput:
     @given(st.lists(st.floats(-8, 8), min_size=2, max_size=5), st.sampled_from(list(Head)), st.data())
     def test_each_number_is_a_function_of_the_probability(self, values, head, data):
         logits = torch.tensor([values], dtype=torch.float64)
         target = torch.tensor([data.draw(st.integers(0, len(values) - 1))])
         batch = _Headed(head)
-        found = {of: float(explained_output(batch, logits, target, of)) for of in OUTPUTS}
-        p = found["probability"]
-        assert found["logit"] == values[int(target)]
-        assert found["log-probability"] == pytest.approx(torch.tensor(p, dtype=torch.float64).log().item(), abs=1e-9)
-        assert 1 / (1 + torch.exp(-torch.tensor(found["log-odds"]))) == pytest.approx(p, abs=1e-6)
+        outputs = {of: float(explained_output(batch, logits, target, of)) for of in OUTPUTS}
+        p = outputs["probability"]
+        assert outputs["logit"] == values[int(target)]
+        assert outputs["log-probability"] == pytest.approx(torch.tensor(p, dtype=torch.float64).log().item(), abs=1e-9)
+        assert 1 / (1 + torch.exp(-torch.tensor(outputs["log-odds"]))) == pytest.approx(p, abs=1e-6)
 
     def test_log_odds_do_not_care_for_a_shift_of_all_logits(self):
         logits = torch.tensor([[1.0, -2.0, 0.5]], dtype=torch.float64)
@@ -67,48 +67,48 @@ class TestExplained:
         assert torch.allclose(first, second, atol=1e-12)
 
 
-class TestSlopes:
+class TestGradients:
     @pytest.mark.parametrize(("budget", "views"), [(1, 1), (97, 1), (300, 2)])
     def test_the_budget_changes_nothing(self, budget, views):
         model, batch = prepared(views)
         with model.frozen():
-            wanted = gradients(batch, TARGET, line, variants=4, reduce="norm")
+            expected = gradients(batch, TARGET, line, variants=4, reduce="norm")
             batch.budget = budget
-            assert torch.allclose(gradients(batch, TARGET, line, variants=4, reduce="norm"), wanted, atol=1e-12)
+            assert torch.allclose(gradients(batch, TARGET, line, variants=4, reduce="norm"), expected, atol=1e-12)
 
     @pytest.mark.parametrize("of", OUTPUTS)
     def test_are_what_autograd_gives_for_all_rows_at_once(self, bert, of):
         model, batch = bert
         with model.frozen():
-            found = gradients(batch, TARGET, lambda reading, _: (reading.full[None], reading.full[None]), output=of)
+            actual = gradients(batch, TARGET, lambda reading, _: (reading.full[None], reading.full[None]), output=of)
             read = batch.input_embeddings().requires_grad_()
             value = explained_output(batch, batch.logits_from(read), TARGET[batch.rows.input], of)
             (slope,) = torch.autograd.grad(value.sum(), read)
-        assert torch.allclose(found, batch.to_units(slope * read, "sum").detach(), atol=1e-12)
+        assert torch.allclose(actual, batch.to_units(slope * read, "sum").detach(), atol=1e-12)
 
     def test_memory_that_runs_out_halves_the_pieces_and_changes_nothing(self, bert, monkeypatch):
         model, batch = prepared()
-        forward, seen = type(batch).forward_from, []
+        forward, costs = type(batch).forward_from, []
 
         def small(self, piece, embedded):
-            seen.append(len(embedded) * piece.size)
-            if seen[-1] > 200:
+            costs.append(len(embedded) * piece.size)
+            if costs[-1] > 200:
                 raise torch.OutOfMemoryError("too much")
             return forward(self, piece, embedded)
 
         with model.frozen():
-            wanted = gradients(batch, TARGET, line, variants=4)
+            expected = gradients(batch, TARGET, line, variants=4)
             monkeypatch.setattr(type(batch), "forward_from", small)
-            assert torch.allclose(gradients(batch, TARGET, line, variants=4), wanted, atol=1e-12)
-        assert max(seen) > 200 > batch.budget
+            assert torch.allclose(gradients(batch, TARGET, line, variants=4), expected, atol=1e-12)
+        assert max(costs) > 200 > batch.budget
 
     def test_tells_how_far_it_is(self, bert):
         model, batch = bert
-        told = []
+        progress = []
         with model.frozen():
-            gradients(batch, TARGET, line, variants=4, progress=told.append)
-        assert told == sorted(told)
-        assert told[-1] == pytest.approx(1)
+            gradients(batch, TARGET, line, variants=4, progress=progress.append)
+        assert progress == sorted(progress)
+        assert progress[-1] == pytest.approx(1)
 
 
 class TestLogitsFrom:
@@ -120,8 +120,8 @@ class TestLogitsFrom:
         batch = model.batch(model.encode([TextInput(text) for text in TEXTS]))
         with model.frozen():
             with torch.no_grad():
-                for given, keep in ((batch.input_embeddings(), batch.ones()), (batch.all_replaced(), batch.zeros())):
-                    assert torch.allclose(batch.logits_from(given), batch.logits(keep), atol=1e-9)
+                for values, keep in ((batch.input_embeddings(), batch.ones()), (batch.all_replaced(), batch.zeros())):
+                    assert torch.allclose(batch.logits_from(values), batch.logits(keep), atol=1e-9)
             found = build("deep-lift").scores(batch, TARGET).scores
         assert torch.isfinite(found).all()
         assert found.abs().max() > 1e-6
@@ -136,56 +136,58 @@ class TestLogitsFrom:
             assert torch.allclose(logits[0], batch.logits(batch.ones()), atol=1e-10)
             assert torch.allclose(logits[1], batch.logits(batch.zeros()), atol=1e-10)
             (slope,) = torch.autograd.grad(logits[..., 1].sum(), read)
-            one = batch.input_embeddings().requires_grad_()
-            (alone,) = torch.autograd.grad(batch.logits_from(one)[:, 1].sum(), one)
+            leaf = batch.input_embeddings().requires_grad_()
+            (alone,) = torch.autograd.grad(batch.logits_from(leaf)[:, 1].sum(), leaf)
         assert torch.allclose(slope[0], alone, atol=1e-10)
 
     def test_rows_asked_for_are_those_of_all(self, bert):
         _, batch = bert
-        some = torch.tensor([1, 0])
+        selected = torch.tensor([1, 0])
         for read in (batch.input_embeddings, batch.all_replaced, batch.unit_region):
-            cut = read(some)
-            assert torch.equal(cut, read()[some, : cut.shape[1]])
+            cut = read(selected)
+            assert torch.equal(cut, read()[selected, : cut.shape[1]])
         values = torch.randn(
             batch.input_embeddings().shape, dtype=batch.dtype, generator=torch.Generator().manual_seed(0)
         )
         for reduce in ("sum", "norm"):
-            assert torch.allclose(batch.to_units(values, reduce)[some], batch.to_units(values[some], reduce, some))
+            assert torch.allclose(
+                batch.to_units(values, reduce)[selected], batch.to_units(values[selected], reduce, selected)
+            )
 
     def test_tokens_of_a_word_are_added_and_special_ones_left_out(self, bert):
         _, batch = bert
-        ones = torch.ones(batch.input_embeddings().shape, dtype=batch.dtype)
+        all_ones = torch.ones(batch.input_embeddings().shape, dtype=batch.dtype)
         size = batch.input_embeddings().shape[-1]
         tokens = torch.stack([(batch.owner == unit).sum(1) for unit in range(batch.size[1])], 1)
-        assert torch.equal(batch.to_units(ones, "sum"), (tokens * size).to(batch.dtype))
-        assert torch.equal(batch.to_units(-ones, "norm"), (tokens * size).to(batch.dtype))
+        assert torch.equal(batch.to_units(all_ones, "sum"), (tokens * size).to(batch.dtype))
+        assert torch.equal(batch.to_units(-all_ones, "norm"), (tokens * size).to(batch.dtype))
 
 
-class TestAnswers:
+class TestOutputsUnderKeeps:
     @pytest.mark.parametrize("budget", [1, 97, 10**9])
     def test_are_the_batchs_own_under_the_same_keeps(self, budget):
         model, batch = prepared()
         keep = torch.rand(5, *batch.size, dtype=batch.dtype, generator=torch.Generator().manual_seed(1))
         with model.frozen(), torch.no_grad():
             index = TARGET[batch.rows.input].expand(5, -1)[..., None]
-            wanted = batch.logits(keep).softmax(-1).gather(-1, index).squeeze(-1)
+            expected = batch.logits(keep).softmax(-1).gather(-1, index).squeeze(-1)
             batch.budget = budget
-            found = outputs_under_keeps(batch, TARGET, lambda row, variant: keep[variant][:, row], 5)
-        assert torch.allclose(found, wanted, atol=1e-10)
+            outputs = outputs_under_keeps(batch, TARGET, lambda row, variant: keep[variant][:, row], 5)
+        assert torch.allclose(outputs, expected, atol=1e-10)
 
     def test_a_row_is_asked_no_more_than_the_longest_of_its_block(self, bert):
         """Each row as often as it has units: with one row a block, not once more."""
         model, batch = prepared()
         batch.budget = 1
-        asked = torch.zeros(batch.size[0], dtype=torch.long)
+        variant_counts = torch.zeros(batch.size[0], dtype=torch.long)
 
         def keeps(row, variant):
-            asked[row] += len(variant)
+            variant_counts[row] += len(variant)
             return torch.ones(len(variant), len(row), batch.size[1])
 
         with model.frozen():
             outputs_under_keeps(batch, TARGET, keeps, batch.rows.real.sum(1))
-        assert torch.equal(asked, batch.rows.real.sum(1))
+        assert torch.equal(variant_counts, batch.rows.real.sum(1))
 
     def test_the_ends_are_nothing_and_everything(self, bert):
         model, batch = bert
@@ -200,7 +202,7 @@ class TestCheckGradients:
         """What goes through numpy on its way runs well without gradients."""
         module, tokenizer = tiny("bert")
         model = rationales.load(module, tokenizer)
-        handle = module.bert.register_forward_hook(lambda _module, _given, output: output[0].numpy() and None)
+        handle = module.bert.register_forward_hook(lambda _module, _arguments, output: output[0].numpy() and None)
         with model.frozen(), pytest.raises(ModelError, match=r"no gradients.*numpy"):
             check_gradients(model.batch(model.encode([TextInput(TEXTS[1])])))
         handle.remove()

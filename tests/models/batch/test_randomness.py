@@ -39,10 +39,10 @@ def unmix(value):
     """The inverse of `splitmix`."""
 
     def unshift(value, bits):
-        found = value
+        result = value
         for _ in range(64 // bits + 1):
-            found = value ^ (found >> bits)
-        return found
+            result = value ^ (result >> bits)
+        return result
 
     value = unshift(value & MASK, 31)
     value = unshift((value * pow(0x94D049BB133111EB, -1, 2**64)) & MASK, 27)
@@ -81,53 +81,53 @@ class TestDistribution:
         return together, apart
 
     def test_uniform_is_uniform(self):
-        for drawn in self.draws():
-            assert abs(drawn.mean() - 1 / 2) < 5 * (1 / 12 / self.COUNT) ** 0.5
-            assert abs(drawn.var() - 1 / 12) < 5 * (1 / 180 / self.COUNT) ** 0.5
-            count = torch.histc(drawn, bins=100, min=0, max=1)
+        for sample in self.draws():
+            assert abs(sample.mean() - 1 / 2) < 5 * (1 / 12 / self.COUNT) ** 0.5
+            assert abs(sample.var() - 1 / 12) < 5 * (1 / 180 / self.COUNT) ** 0.5
+            count = torch.histc(sample, bins=100, min=0, max=1)
             expected = self.COUNT / 100
             chi = ((count - expected) ** 2 / expected).sum()  # 99 degrees of freedom: mean 99, variance 198
             assert abs(chi - 99) < 5 * 198**0.5
 
     def test_neighbours_are_independent(self):
-        for drawn in self.draws():
-            centred = (drawn - 0.5) * 12**0.5
+        for sample in self.draws():
+            centred = (sample - 0.5) * 12**0.5
             for lag in (1, 2, 4, 64):
                 assert abs((centred[lag:] * centred[:-lag]).mean()) < 5 / self.COUNT**0.5
 
     def test_keys_are_independent_of_each_other(self):
-        drawn = (uniform(fold(torch.arange(300), 7), 500) - 0.5) * 12**0.5
-        correlation = drawn @ drawn.T / 500
+        sample = (uniform(fold(torch.arange(300), 7), 500) - 0.5) * 12**0.5
+        correlation = sample @ sample.T / 500
         off = correlation[~torch.eye(300, dtype=torch.bool)]
         assert off.abs().max() < 6.5 / 500**0.5  # the largest of 44,850
 
     @pytest.mark.parametrize("last", [1, 3, 4, 384])
     def test_normal_is_normal(self, last):
         rows = 400_000 // last
-        drawn = normal(keys(5), (rows, last), torch.float64)[0].flatten()
-        count = len(drawn)
-        assert abs(drawn.mean()) < 5 / count**0.5
-        assert abs(drawn.var() - 1) < 5 * (2 / count) ** 0.5
-        assert abs((drawn**3).mean()) < 5 * (15 / count) ** 0.5
-        assert abs((drawn**4).mean() - 3) < 5 * (96 / count) ** 0.5
+        sample = normal(keys(5), (rows, last), torch.float64)[0].flatten()
+        count = len(sample)
+        assert abs(sample.mean()) < 5 / count**0.5
+        assert abs(sample.var() - 1) < 5 * (2 / count) ** 0.5
+        assert abs((sample**3).mean()) < 5 * (15 / count) ** 0.5
+        assert abs((sample**4).mean() - 3) < 5 * (96 / count) ** 0.5
         for bound in (-2.0, -1.0, 0.0, 0.5, 1.5):
             share = 0.5 * (1 + torch.erf(torch.tensor(bound / 2**0.5)))
-            assert abs((drawn < bound).double().mean() - share) < 5 * (0.25 / count) ** 0.5 + 2**-15
+            assert abs((sample < bound).double().mean() - share) < 5 * (0.25 / count) ** 0.5 + 2**-15
 
     def test_the_four_numbers_of_one_draw_are_independent(self):
-        drawn = normal(keys(9), (100_000, 4), torch.float64)[0]
-        correlation = drawn.T @ drawn / 100_000
+        sample = normal(keys(9), (100_000, 4), torch.float64)[0]
+        correlation = sample.T @ sample / 100_000
         assert (correlation - torch.eye(4)).abs().max() < 5 * (2 / 100_000) ** 0.5
-        squares = drawn.square() - 1
+        squares = sample.square() - 1
         correlation = squares.T @ squares / 200_000
         assert (correlation - torch.eye(4)).abs().max() < 5 * (14 / 100_000) ** 0.5
 
 
 class TestCompany:
     @given(st.lists(INT64, min_size=1, max_size=5), st.integers(1, 40), st.integers(0, 40))
-    def test_padding_on_the_right_changes_nothing(self, values, count, more):
-        assert torch.equal(uniform(keys(*values), count + more)[:, :count], uniform(keys(*values), count))
-        longer = normal(keys(*values), (count + more, 6), torch.float32)
+    def test_padding_on_the_right_changes_nothing(self, values, count, padding):
+        assert torch.equal(uniform(keys(*values), count + padding)[:, :count], uniform(keys(*values), count))
+        longer = normal(keys(*values), (count + padding, 6), torch.float32)
         assert torch.equal(longer[:, :count], normal(keys(*values), (count, 6), torch.float32))
 
     @given(st.lists(INT64, min_size=1, max_size=6))
@@ -138,9 +138,9 @@ class TestCompany:
             assert torch.equal(uniform(keys(value), 9)[0], uniform(keys(*values), 9)[number])
 
     @given(INT64, INT64)
-    def test_different_keys_differ(self, one, other):
-        if one != other:
-            assert not torch.equal(uniform(keys(one), 4), uniform(keys(other), 4))
+    def test_different_keys_differ(self, first, second):
+        if first != second:
+            assert not torch.equal(uniform(keys(first), 4), uniform(keys(second), 4))
 
     def test_nothing_global_is_touched(self):
         before = torch.random.get_rng_state()
@@ -160,9 +160,9 @@ class TestFold:
     @given(INT64, st.lists(st.tuples(st.integers(0, 900), st.integers(0, 900)), min_size=2, unique=True))
     def test_every_purpose_and_step_has_its_own_key(self, value, numbers):
         """Order counts, too: (purpose 1, step 2) is not (purpose 2, step 1)."""
-        found = {int(fold(keys(value), *pair)) for pair in numbers}
-        assert len(found) == len(numbers)
-        assert value not in found
+        keys_of_steps = {int(fold(keys(value), *pair)) for pair in numbers}
+        assert len(keys_of_steps) == len(numbers)
+        assert value not in keys_of_steps
 
 
 class TestContentKey:
@@ -189,7 +189,7 @@ class TestContentKey:
 
     def test_the_same_in_every_process(self):
         code = "from rationales.models.batch.randomness import content_key; print(content_key(3, 'a text', None, 7))"
-        seen = {
+        keys_of_processes = {
             int(
                 subprocess.run(
                     [sys.executable, "-c", code],
@@ -201,4 +201,4 @@ class TestContentKey:
             )
             for seed in ("1", "2")
         }
-        assert seen == {content_key(3, "a text", None, 7)}
+        assert keys_of_processes == {content_key(3, "a text", None, 7)}

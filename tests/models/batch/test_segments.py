@@ -22,32 +22,32 @@ def cases(draw, share=1):
 class TestWindows:
     @given(cases())
     def test_cover_every_unit_in_order(self, case):
-        found = windows(*case)
-        assert found[0].first == 0
-        assert found[-1].last == len(case[0])
-        for before, after in pairwise(found):
+        cut = windows(*case)
+        assert cut[0].first == 0
+        assert cut[-1].last == len(case[0])
+        for before, after in pairwise(cut):
             assert before.first < after.first <= before.last < after.last
 
     @given(cases())
     def test_fit_the_capacity(self, case):
         lengths, capacity, _ = case
-        assert all(sum(lengths[one.first : one.last]) <= capacity for one in windows(*case))
+        assert all(sum(lengths[window.first : window.last]) <= capacity for window in windows(*case))
 
     @given(cases())
     def test_one_window_if_and_only_if_all_fits(self, case):
         lengths, capacity, _ = case
-        found = windows(*case)
-        assert (len(found) == 1) == (sum(lengths) <= capacity)
-        if len(found) == 1:
-            assert found[0].weight == (1.0,) * len(lengths)
+        cut = windows(*case)
+        assert (len(cut) == 1) == (sum(lengths) <= capacity)
+        if len(cut) == 1:
+            assert cut[0].weight == (1.0,) * len(lengths)
 
     @given(cases())
     def test_weights_of_a_unit_sum_to_one(self, case):
         total = [0.0] * len(case[0])
-        for one in windows(*case):
-            assert len(one.weight) == one.last - one.first
-            assert all(weight > 0 for weight in one.weight)
-            for unit, weight in zip(range(one.first, one.last), one.weight, strict=True):
+        for window in windows(*case):
+            assert len(window.weight) == window.last - window.first
+            assert all(weight > 0 for weight in window.weight)
+            for unit, weight in zip(range(window.first, window.last), window.weight, strict=True):
                 total[unit] += weight
         assert total == pytest.approx([1.0] * len(total))
 
@@ -56,8 +56,8 @@ class TestWindows:
         """At most the overlap (a quarter of the capacity where it is more), and one more unit would be too much."""
         lengths, capacity, overlap = case
         overlap = min(overlap, capacity // 4)
-        found = windows(*case)
-        for before, after in pairwise(found):
+        cut = windows(*case)
+        for before, after in pairwise(cut):
             shared = sum(lengths[after.first : before.last])
             assert shared <= overlap
             one_more = lengths[after.first - 1]
@@ -65,21 +65,25 @@ class TestWindows:
 
     @given(cases(share=2))
     def test_weights_change_linearly_over_an_overlap(self, case):
-        found = windows(*case)
-        for before, after in pairwise(found):
+        cut = windows(*case)
+        for before, after in pairwise(cut):
             shared = before.last - after.first
             rising = after.weight[:shared]
             assert rising == pytest.approx([step / (shared + 1) for step in range(1, shared + 1)])
             assert before.weight[len(before.weight) - shared :] == pytest.approx([1 - weight for weight in rising])
-        for number, one in enumerate(found):
-            for unit, weight in zip(range(one.first, one.last), one.weight, strict=True):
-                others = [other for other in found[:number] + found[number + 1 :] if other.first <= unit < other.last]
-                assert others or weight == 1
+        for number, window in enumerate(cut):
+            for unit, weight in zip(range(window.first, window.last), window.weight, strict=True):
+                neighbours = [
+                    neighbour
+                    for neighbour in cut[:number] + cut[number + 1 :]
+                    if neighbour.first <= unit < neighbour.last
+                ]
+                assert neighbours or weight == 1
 
     @given(st.integers(20, 100), st.integers(1, 3000), st.integers(0, 100))
     def test_windows_of_equal_units_are_about_equally_long(self, capacity, count, overlap):
         """No window is left with too little context, and there are no more of them than are needed."""
-        sizes = [one.last - one.first for one in windows([1] * count, capacity, overlap)]
+        sizes = [window.last - window.first for window in windows([1] * count, capacity, overlap)]
         shared = min(overlap, capacity // 4)
         assert max(sizes) - min(sizes) <= 1
         assert len(sizes) == max(-(-(count - shared) // (capacity - shared)), 1)
@@ -88,7 +92,7 @@ class TestWindows:
     def test_no_window_is_short(self, case):
         """Rounding to whole units does not add up from window to window: all fill at least a quarter."""
         lengths, capacity, _ = case
-        sizes = [sum(lengths[one.first : one.last]) for one in windows(*case)]
+        sizes = [sum(lengths[window.first : window.last]) for window in windows(*case)]
         assert min(sizes) >= min(sum(lengths), capacity) / 4
 
     def test_a_unit_longer_than_a_window_is_an_error_and_not_a_loop(self):

@@ -23,8 +23,8 @@ def network():
 
 
 def flags(*modules):
-    parts = [part.training for module in modules for part in module.modules()]
-    return parts, [weight.requires_grad for module in modules for weight in module.parameters()]
+    training = [submodule.training for module in modules for submodule in module.modules()]
+    return training, [weight.requires_grad for module in modules for weight in module.parameters()]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -34,8 +34,8 @@ class TestFrozen:
     def test_flags_are_restored_one_by_one(self, fails, data):
         modules = [network(), network()]
         for module in modules:
-            for part in module.modules():
-                part.training = data.draw(st.booleans())
+            for submodule in module.modules():
+                submodule.training = data.draw(st.booleans())
             for weight in module.parameters():
                 weight.requires_grad_(data.draw(st.booleans()))
         before = flags(*modules)
@@ -63,7 +63,7 @@ class TestFrozen:
 
     def test_hooks_are_taken_away(self, fails):
         layer = nn.Linear(2, 2)
-        others = layer.register_forward_hook(lambda _module, _given, output: output + 1)
+        user_hook = layer.register_forward_hook(lambda _module, _arguments, output: output + 1)
         plain = layer(torch.ones(2))
         try:
             with output_replaced(layer, lambda output: 2 * output):
@@ -73,7 +73,7 @@ class TestFrozen:
         except Interruption:
             pass
         assert torch.equal(layer(torch.ones(2)), plain)
-        assert list(layer._forward_hooks) == [others.id]
+        assert list(layer._forward_hooks) == [user_hook.id]
 
     def test_attributes_are_set_back(self, fails):
         class Config:
@@ -111,16 +111,16 @@ def test_an_exception_inside_the_model_leaves_no_hook(where):
         batch.logits(keep).sum().backward()
     handle.remove()
     assert len(calls) == (3 if where == "backward" else 1)
-    assert all(part.training for part in module.modules())
+    assert all(submodule.training for submodule in module.modules())
     assert all(weight.requires_grad and weight.grad is None for weight in module.parameters())
-    assert not any(part._forward_hooks for part in module.modules())
+    assert not any(submodule._forward_hooks for submodule in module.modules())
     assert module.config.pad_token_id is None
 
 
 def test_the_users_own_hooks_stay():
     module, tokenizer = tiny("bert")
-    seen = []
-    module.get_input_embeddings().register_forward_hook(lambda *_: seen.append(1))
+    calls = []
+    module.get_input_embeddings().register_forward_hook(lambda *_: calls.append(1))
     rationales.explain(rationales.load(module, tokenizer), "A text", method="occlusion")
-    assert seen
+    assert calls
     assert len(module.get_input_embeddings()._forward_hooks) == 1

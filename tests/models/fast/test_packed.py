@@ -27,7 +27,7 @@ def batch_of(family, texts=TEXTS):
     return model, model.batch(model.encode([model.read(text, None) for text in texts]))
 
 
-def said(batch, keep):
+def logits_and_gradients(batch, keep):
     logits = batch.logits(keep)
     return logits, torch.autograd.grad((logits * torch.arange(1.0, 1 + logits.shape[-1])).sum(), keep)[0]
 
@@ -42,9 +42,9 @@ def test_they_say_the_same(family, seed, budget):
     with model.frozen():
         copied = batch.in_dtype(torch.float64, without_masks=True)
         assert copied.networks[0].packs_rows
-        found = [said(one, keep) for one in (batch, copied)]
-    for plain, other in zip(*found, strict=True):
-        assert torch.allclose(plain, other, atol=1e-9)
+        results = [logits_and_gradients(either, keep) for either in (batch, copied)]
+    for plain, packed_result in zip(*results, strict=True):
+        assert torch.allclose(plain, packed_result, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", KNOWN)
@@ -55,9 +55,9 @@ def test_where_lengths_are_not_told_they_are_read_off_the_rows(family):
         plan = copied.plan(1, batch.size[0])
         assert plan[0][0].packing is not None
         with torch.no_grad():
-            told = copied.logits(batch.ones())
+            with_lengths = copied.logits(batch.ones())
             object.__setattr__(plan[0][0], "packing", None)
-            assert torch.equal(copied.logits(batch.ones()), told)
+            assert torch.equal(copied.logits(batch.ones()), with_lengths)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -103,44 +103,45 @@ def test_a_class_of_the_same_name_is_left_alone():
     assert not packed.set_packed(BertForSequenceClassification())
 
 
-@given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=6), more=st.integers(0, 3))
-def test_places_are_those_of_the_tokens(lengths, more):
-    size = max(lengths) + more
-    wanted = [row * size + place for row, length in enumerate(lengths) for place in range(length)]
-    assert Packing.from_lengths(lengths, torch.device("cpu")).token_indices(size).tolist() == wanted
+@given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=6), padding=st.integers(0, 3))
+def test_places_are_those_of_the_tokens(lengths, padding):
+    size = max(lengths) + padding
+    expected = [row * size + position for row, length in enumerate(lengths) for position in range(length)]
+    assert Packing.from_lengths(lengths, torch.device("cpu")).token_indices(size).tolist() == expected
 
 
 @given(st.data())
 def test_products_beside_a_value_have_the_slopes_that_they_would_have_alone(data):
     rows, inside = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
-    made = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
     products = [torch.nn.Linear(inside, data.draw(st.integers(1, 4))).double().requires_grad_(False) for _ in range(2)]
     norm = torch.nn.LayerNorm(inside).double()
-    x = torch.randn(rows, inside, generator=made, dtype=torch.float64).requires_grad_()
+    x = torch.randn(rows, inside, generator=generator, dtype=torch.float64).requires_grad_()
 
-    def of(own, first, second):
+    def of(x_value, first, second):
         return (
-            packed.add_norm(first.sum() * own, own, norm).sum() + (packed.add_norm(own, own, norm) * second.sum()).sum()
+            packed.add_norm(first.sum() * x_value, x_value, norm).sum()
+            + (packed.add_norm(x_value, x_value, norm) * second.sum()).sum()
         )
 
-    plain = of(x, *(one(x) for one in products))
-    found = of(*packed.with_products(x.clone(), *products))
-    assert torch.allclose(plain, found)
-    assert torch.allclose(*(torch.autograd.grad(one, x)[0] for one in (plain, found)))
+    plain = of(x, *(value(x) for value in products))
+    accumulated = of(*packed.with_products(x.clone(), *products))
+    assert torch.allclose(plain, accumulated)
+    assert torch.allclose(*(torch.autograd.grad(value, x)[0] for value in (plain, accumulated)))
 
 
 def normed(kernel, rows, size, seed, dtype, device="cpu"):
     """Fused and plain: what comes out, and the slopes."""
-    made = torch.Generator().manual_seed(seed)
-    x, y, slope = (torch.randn(rows, size, generator=made, dtype=torch.float64) for _ in range(3))
-    weight, bias = torch.randn(2, size, generator=made, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    x, y, gradient = (torch.randn(rows, size, generator=generator, dtype=torch.float64) for _ in range(3))
+    weight, bias = torch.randn(2, size, generator=generator, dtype=torch.float64)
     total = (x + 3 * y).requires_grad_()
     plain = layer_norm(total, (size,), weight, bias, 1e-5)
-    wanted = plain.detach(), torch.autograd.grad(plain, total, slope)[0]
-    given = [one.to(device, dtype) for one in (x, 3 * y, weight, bias, slope)]
-    kept, mean, scale, out = kernel.forward(*given[:4], 1e-5)
-    found = out, kernel.backward(given[4], kept, mean, scale, given[2])
-    return [one.double().cpu() for one in found], wanted
+    expected = plain.detach(), torch.autograd.grad(plain, total, gradient)[0]
+    arguments = [tensor.to(device, dtype) for tensor in (x, 3 * y, weight, bias, gradient)]
+    kept, mean, scale, out = kernel.forward(*arguments[:4], 1e-5)
+    actual = out, kernel.backward(arguments[4], kept, mean, scale, arguments[2])
+    return [tensor.double().cpu() for tensor in actual], expected
 
 
 @pytest.mark.skipif(
@@ -152,8 +153,8 @@ def normed(kernel, rows, size, seed, dtype, device="cpu"):
 def test_interpreted_kernels_equal_the_formula(rows, size, seed):
     from rationales.models.fast.kernels import triton_norm
 
-    for one, other in zip(*normed(triton_norm, rows, size, seed, torch.float32), strict=True):
-        assert torch.allclose(one, other, atol=1e-3, rtol=1e-3)
+    for actual, expected in zip(*normed(triton_norm, rows, size, seed, torch.float32), strict=True):
+        assert torch.allclose(actual, expected, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.gpu
@@ -166,5 +167,5 @@ def test_kernels_equal_the_formula_on_an_accelerator(size, dtype):
     pytest.importorskip("triton")
     kernel = norm_kernel(torch.ones(1, device="cuda"))
     near = 1e-4 if dtype == torch.float32 else 0.1
-    for one, other in zip(*normed(kernel, 300, size, 0, dtype, "cuda"), strict=True):
-        assert torch.allclose(one, other, atol=near, rtol=near)
+    for actual, expected in zip(*normed(kernel, 300, size, 0, dtype, "cuda"), strict=True):
+        assert torch.allclose(actual, expected, atol=near, rtol=near)

@@ -13,7 +13,7 @@ from rationales.models.batch.rows import pack
 from rationales.models.fast import precision
 from rationales.models.fast.precision import copy_in_dtype, in_half_precision
 
-APART = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta"}
+UNMASKED = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta"}
 
 
 class Norm(nn.Module):
@@ -65,10 +65,10 @@ def test_a_copied_batch_says_the_same(family):
         fine = batch.in_dtype(torch.float64)
         assert fine.networks[0].embedding is fine.modules[0].get_input_embeddings()
         assert fine.networks[0].embedding is not batch.networks[0].embedding
-        said, finely = batch.logits(keep), fine.logits(keep)
-        assert torch.allclose(said, finely, atol=1e-4)
-        slopes = [torch.autograd.grad(one.sum(), keep)[0] for one in (said, finely)]
-    assert torch.allclose(*slopes, atol=1e-4)
+        plain_logits, finely = batch.logits(keep), fine.logits(keep)
+        assert torch.allclose(plain_logits, finely, atol=1e-4)
+        gradients = [torch.autograd.grad(logits.sum(), keep)[0] for logits in (plain_logits, finely)]
+    assert torch.allclose(*gradients, atol=1e-4)
     assert next(module.parameters()).dtype == torch.float32
 
 
@@ -85,12 +85,12 @@ def test_rows_kept_apart_without_masks_say_the_same(family, texts):
     with model.frozen():
         fine = in_half_precision(batch, torch.float64)
         assert fine is not None
-        assert fine.networks[0].without_masks == (family in APART)
-        said, finely = batch.logits(keep), fine.logits(keep)
-        slopes = [torch.autograd.grad(one.sum(), keep)[0] for one in (said, finely)]
+        assert fine.networks[0].without_masks == (family in UNMASKED)
+        plain_logits, finely = batch.logits(keep), fine.logits(keep)
+        gradients = [torch.autograd.grad(logits.sum(), keep)[0] for logits in (plain_logits, finely)]
         again = in_half_precision(batch, torch.float64)
-    assert torch.allclose(said, finely, atol=1e-4)
-    assert torch.allclose(*slopes, atol=1e-4)
+    assert torch.allclose(plain_logits, finely, atol=1e-4)
+    assert torch.allclose(*gradients, atol=1e-4)
     assert again.networks[0].module is fine.networks[0].module
     assert again.networks[0].without_masks == fine.networks[0].without_masks
     assert module.config._attn_implementation == implementation
@@ -104,16 +104,16 @@ class Picky(nn.Module):
         self.look, self.wrong = nn.Conv2d(3, 2, 3), wrong
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        found = self.look(pixels).mean((2, 3))
+        output = self.look(pixels).mean((2, 3))
         if self.look.weight.dtype == torch.float32:
-            return found
+            return output
         if self.wrong == "forward":
             raise RuntimeError("only float32")
         if self.wrong == "answer":
-            return found + torch.tensor([5.0, 0.0])
-        if found.requires_grad:
-            found.register_hook(self.back)
-        return found
+            return output + torch.tensor([5.0, 0.0])
+        if output.requires_grad:
+            output.register_hook(self.back)
+        return output
 
     def back(self, slope: torch.Tensor) -> torch.Tensor:
         if self.wrong == "backward":

@@ -40,11 +40,11 @@ class Wrapped:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def __call__(self, *given: Any, **more: Any) -> Any:
-        told = self.inner(*given, **more)
-        if "offset_mapping" in told:
-            told["offset_mapping"] = self.lie(given[0], told["offset_mapping"])
-        return told
+    def __call__(self, *texts: Any, **options: Any) -> Any:
+        encoding = self.inner(*texts, **options)
+        if "offset_mapping" in encoding:
+            encoding["offset_mapping"] = self.lie(texts[0], encoding["offset_mapping"])
+        return encoding
 
     def lie(self, text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
         raise NotImplementedError
@@ -72,18 +72,18 @@ class Slow(Wrapped):
         raise NotImplementedError("return_offset_mapping is not available when using Python tokenizers")
 
 
-def told(name, text):
+def reported_extents(name, text):
     """ids, pieces and the fast tokenizer's own offsets."""
     tokenizer = tokenizer_of(name)
-    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    return found["input_ids"], tokenizer.convert_ids_to_tokens(found["input_ids"]), found["offset_mapping"]
+    extents = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    return extents["input_ids"], tokenizer.convert_ids_to_tokens(extents["input_ids"]), extents["offset_mapping"]
 
 
 class TestTrustworthy:
     @pytest.mark.parametrize("text", PLAIN + FOREIGN)
     @pytest.mark.parametrize("name", TOKENIZERS)
     def test_true_offsets_are_accepted(self, name, text):
-        _, pieces, offsets = told(name, text)
+        _, pieces, offsets = reported_extents(name, text)
         assert trustworthy(text, offsets, pieces)
 
     @pytest.mark.parametrize("name", BYTES)
@@ -91,20 +91,20 @@ class TestTrustworthy:
     def test_true_offsets_of_bytes_are_accepted_in_any_script(self, name, words):
         """The letters a byte is written as ("Ĺ", "³") must not be taken for letters of the text."""
         text = " ".join(words)
-        _, pieces, offsets = told(name, text)
+        _, pieces, offsets = reported_extents(name, text)
         assert trustworthy(text, offsets, pieces)
 
     @pytest.mark.parametrize("lie", [ZeroWidth, Shifted])
     @pytest.mark.parametrize("text", PLAIN[:3])
     @pytest.mark.parametrize("name", TOKENIZERS)
     def test_false_offsets_are_rejected(self, name, text, lie):
-        _, pieces, offsets = told(name, text)
+        _, pieces, offsets = reported_extents(name, text)
         assert not trustworthy(text, lie(None).lie(text, offsets), pieces)
 
     @pytest.mark.parametrize("text", ["naïve bread", "é", "soup €3.14", "🙂 joke  "])
     @pytest.mark.parametrize("name", TOKENIZERS)
     def test_offsets_in_bytes_are_rejected(self, name, text):
-        _, pieces, offsets = told(name, text)
+        _, pieces, offsets = reported_extents(name, text)
         assert not trustworthy(text, InBytes(None).lie(text, offsets), pieces)
 
     def test_offsets_that_leave_the_text_or_run_backwards_are_rejected(self):
@@ -120,11 +120,11 @@ class TestAlign:
     def test_finds_what_true_offsets_say(self, name, words):
         """Up to the space that some tokenizers count to a token; tokens of nothing but space stand nowhere."""
         text = " ".join(words)
-        ids, pieces, offsets = told(name, text)
+        ids, pieces, offsets = reported_extents(name, text)
         extents = token_extents(text, ids, Slow(tokenizer_of(name)))
-        for piece, found, (start, end) in zip(pieces, extents, offsets, strict=True):
+        for piece, aligned, (start, end) in zip(pieces, extents, offsets, strict=True):
             if text[start:end].strip() and piece != "▁":
-                assert found == trim(text, start, end)
+                assert aligned == trim(text, start, end)
 
     @given(text=texts, pieces=st.lists(st.one_of(texts, st.sampled_from(["", "[UNK]", "##a", "▁", "\ufffd"]))))
     def test_whatever_the_pieces_extents_are_in_the_text_and_in_order(self, text, pieces):
@@ -145,15 +145,15 @@ class TestAlign:
     @pytest.mark.parametrize("name", TOKENIZERS)
     def test_units_are_the_same_whatever_the_tokenizer_says(self, name, kind):
         for text in PLAIN + (FOREIGN if name in BYTES else []):
-            wanted = encode(TextInput(text), tokenizer_of(name), "word", 64, 8)
-            assert encode(TextInput(text), kind(tokenizer_of(name)), "word", 64, 8) == wanted
+            expected = encode(TextInput(text), tokenizer_of(name), "word", 64, 8)
+            assert encode(TextInput(text), kind(tokenizer_of(name)), "word", 64, 8) == expected
 
     @pytest.mark.parametrize("name", BYTES)
     @given(words=st.lists(st.sampled_from(SCRIPTS), min_size=1))
     def test_characters_of_many_bytes_are_found_without_offsets(self, name, words):
         text = " ".join(words)
-        wanted = encode(TextInput(text), tokenizer_of(name), "word", 64, 8)
-        assert encode(TextInput(text), Slow(tokenizer_of(name)), "word", 64, 8) == wanted
+        expected = encode(TextInput(text), tokenizer_of(name), "word", 64, 8)
+        assert encode(TextInput(text), Slow(tokenizer_of(name)), "word", 64, 8) == expected
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     @given(text=texts)
@@ -169,8 +169,8 @@ class TestAlign:
     def test_explain_gives_the_same_with_a_tokenizer_that_lies(self, kind):
         module, tokenizer = tiny("bert")
         results = [
-            rationales.explain(rationales.load(module, one), PLAIN[0], options={"steps": 3})
-            for one in (tokenizer, kind(tokenizer))
+            rationales.explain(rationales.load(module, used_tokenizer), PLAIN[0], options={"steps": 3})
+            for used_tokenizer in (tokenizer, kind(tokenizer))
         ]
         assert results[0].units == results[1].units
         assert np.array_equal(results[0].scores, results[1].scores)

@@ -17,7 +17,7 @@ class Bare:
 
     pad_token_id = mask_token_id = unk_token_id = unk_token = None
 
-    def __call__(self, word, **more):
+    def __call__(self, word, **options):
         return {"input_ids": [ord(mark) for mark in word]}
 
 
@@ -36,8 +36,8 @@ class TestVector:
         table = module.get_input_embeddings().weight
         if name == "bread":
             name = token = next(piece for piece in tokenizer.get_vocab() if piece.isalpha() and len(piece) > 1)
-        wanted = table[tokenizer.convert_tokens_to_ids(token)]
-        assert torch.equal(vector(name, tokenizer, module.get_input_embeddings()), wanted)
+        expected = table[tokenizer.convert_tokens_to_ids(token)]
+        assert torch.equal(vector(name, tokenizer, module.get_input_embeddings()), expected)
 
     def test_zero_and_mean(self, bert):
         module, tokenizer = bert
@@ -52,16 +52,16 @@ class TestVector:
     def test_a_tensor_is_taken_as_it_is_and_kept_apart(self, bert):
         module, tokenizer = bert
         row = module.get_input_embeddings().weight[7]  # a view into the weights, with a graph behind it
-        found = vector(row, tokenizer, module.get_input_embeddings())
-        assert torch.equal(found, row)
-        assert not found.requires_grad
-        assert found.data_ptr() != row.data_ptr()
+        baseline = vector(row, tokenizer, module.get_input_embeddings())
+        assert torch.equal(baseline, row)
+        assert not baseline.requires_grad
+        assert baseline.data_ptr() != row.data_ptr()
         assert vector(torch.arange(32), tokenizer, module.get_input_embeddings()).dtype == row.dtype
 
-    @pytest.mark.parametrize("wanted", [torch.zeros(31), torch.zeros(1, 32), torch.tensor(0.0)])
-    def test_a_tensor_of_another_shape(self, bert, wanted):
+    @pytest.mark.parametrize("expected", [torch.zeros(31), torch.zeros(1, 32), torch.tensor(0.0)])
+    def test_a_tensor_of_another_shape(self, bert, expected):
         with pytest.raises(OptionError, match=r"shape \(32,\)"):
-            vector(wanted, bert[1], bert[0].get_input_embeddings())
+            vector(expected, bert[1], bert[0].get_input_embeddings())
 
     def test_a_tensor_that_is_not_finite(self, bert):
         with pytest.raises(OptionError, match="finite"):
@@ -76,8 +76,8 @@ class TestVector:
         assert torch.allclose(vector("mask", tokenizer, layer), scale * table[tokenizer.mask_token_id], atol=1e-12)
         assert torch.allclose(vector("mean", tokenizer, layer), scale * table.mean(0), atol=1e-12)
         assert torch.equal(vector("zero", tokenizer, layer), torch.zeros(6, dtype=torch.float64))
-        given = torch.arange(6.0, dtype=torch.float64)
-        assert torch.equal(vector(given, tokenizer, layer), given)
+        values = torch.arange(6.0, dtype=torch.float64)
+        assert torch.equal(vector(values, tokenizer, layer), values)
 
     def test_no_weight_gets_a_gradient(self, bert):
         assert not vector("pad", bert[1], bert[0].get_input_embeddings()).requires_grad
@@ -109,19 +109,19 @@ class TestChoice:
     @pytest.mark.parametrize("family", FAMILIES)
     def test_the_first_that_the_tokenizer_has(self, family):
         tokenizer = tokenizer_of(family)
-        wanted = "pad" if tokenizer.pad_token is not None else "unk"  # no family here has mask without pad
-        assert choose(None, tokenizer) == wanted
-        assert rationales.load(*tiny(family)).baseline == wanted
+        expected = "pad" if tokenizer.pad_token is not None else "unk"  # no family here has mask without pad
+        assert choose(None, tokenizer) == expected
+        assert rationales.load(*tiny(family)).baseline == expected
 
     def test_the_mean_where_there_is_no_such_token(self):
         assert choose(None, Bare()) == "mean"
 
     def test_the_result_says_which(self, bert):
-        for baseline, said in [("mask", "mask"), ("soup", "soup"), (torch.zeros(32), "given"), (None, "pad")]:
+        for baseline, name in [("mask", "mask"), ("soup", "soup"), (torch.zeros(32), "given"), (None, "pad")]:
             if baseline == "soup":
-                baseline = said = next(p for p in bert[1].get_vocab() if p.isalpha() and len(p) > 1)
+                baseline = name = next(p for p in bert[1].get_vocab() if p.isalpha() and len(p) > 1)
             model = rationales.load(*bert, baseline=baseline)
-            assert rationales.explain(model, "A text", method="random").baseline == said
+            assert rationales.explain(model, "A text", method="random").baseline == name
 
     @pytest.mark.parametrize("baseline", ["pad", "mask", "unk", "zero", "mean"])
     def test_a_text_taken_away_altogether_reads_as_the_baseline(self, baseline):
@@ -131,6 +131,6 @@ class TestChoice:
         batch = model.batch(model.encode([rationales.models.text.tokens.TextInput("the bread")]))
         read = batch.logits(batch.zeros()).reshape(-1, 8)
         inside = batch.owner[0] < batch.size[1]
-        wanted = vector(baseline, tokenizer, module.embedding)
-        assert torch.allclose(read[inside], wanted.expand(int(inside.sum()), -1), atol=1e-12)
+        expected = vector(baseline, tokenizer, module.embedding)
+        assert torch.allclose(read[inside], expected.expand(int(inside.sum()), -1), atol=1e-12)
         assert torch.equal(read[~inside], module.embedding(batch.ids[0])[~inside])

@@ -40,14 +40,14 @@ def test_weights_have_the_same_names_order_and_values(ours, theirs):
 @pytest.mark.parametrize("pairs", [False, True], ids=["texts", "pairs"])
 @pytest.mark.parametrize("count", [1, 2], ids=["full rows", "filled-up rows"])
 def test_logits_and_gradients_are_the_same(ours, theirs, tokenizer, count, pairs):
-    given = tokenizer(TEXTS[:count], TEXTS[:count] if pairs else None, padding=True, return_tensors="pt")
+    encoding = tokenizer(TEXTS[:count], TEXTS[:count] if pairs else None, padding=True, return_tensors="pt")
     answers = []
     for module in (ours, theirs):
         weight = module.get_input_embeddings().weight
-        logits = module(**given).logits
+        logits = module(**encoding).logits
         answers.append((logits, *torch.autograd.grad(logits[:, 1].sum(), weight)))
-    for mine, other in zip(*answers, strict=True):
-        torch.testing.assert_close(mine, other, atol=2e-6, rtol=1e-5)
+    for mine, expected in zip(*answers, strict=True):
+        torch.testing.assert_close(mine, expected, atol=2e-6, rtol=1e-5)
 
 
 def test_it_is_the_same_classifier_to_a_trained_masker(theirs, tokenizer):

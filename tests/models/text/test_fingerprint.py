@@ -22,35 +22,35 @@ class Wrapped(torch.nn.Module):
         return self.inner(input_ids=input_ids, attention_mask=attention_mask)
 
 
-def print_of(module, tokenizer, **more):
-    return fingerprint(batch_of(rationales.load(module, tokenizer, **more), ["a soup"]))
+def fingerprint_of(module, tokenizer, **options):
+    return fingerprint(batch_of(rationales.load(module, tokenizer, **options), ["a soup"]))
 
 
 def test_the_same_model_has_the_same():
     module, tokenizer = tiny("bert")
-    first = print_of(module, tokenizer)
-    assert print_of(module, tokenizer) == first
-    assert print_of(*tiny("bert")) == first
-    assert print_of(Wrapped(module), tokenizer) == first
-    assert print_of(module.double(), tokenizer) == first
+    first = fingerprint_of(module, tokenizer)
+    assert fingerprint_of(module, tokenizer) == first
+    assert fingerprint_of(*tiny("bert")) == first
+    assert fingerprint_of(Wrapped(module), tokenizer) == first
+    assert fingerprint_of(module.double(), tokenizer) == first
 
 
 def test_one_weight_one_label_or_another_baseline_is_another_model():
     module, tokenizer = tiny("bert")
-    seen = {print_of(module, tokenizer), print_of(module, tokenizer, baseline="mask")}
+    fingerprints = {fingerprint_of(module, tokenizer), fingerprint_of(module, tokenizer, baseline="mask")}
     with torch.no_grad():
         module.classifier.bias[0] += 1e-3  # in place, after the first was kept
-    seen.add(print_of(module, tokenizer))
+    fingerprints.add(fingerprint_of(module, tokenizer))
     module.config.id2label = {0: "a", 1: "b", 2: "c"}
-    seen.add(print_of(module, tokenizer))
-    seen.add(print_of(*tiny("bert", problem_type="multi_label_classification")))
-    assert len(seen) == 5
+    fingerprints.add(fingerprint_of(module, tokenizer))
+    fingerprints.add(fingerprint_of(*tiny("bert", problem_type="multi_label_classification")))
+    assert len(fingerprints) == 5
 
 
 def test_weights_that_nobody_counts_are_read_again():
     module, tokenizer = tiny("bert")
     with torch.inference_mode():
         module.classifier.weight = torch.nn.Parameter(torch.zeros(3, 32), requires_grad=False)
-        first = print_of(module, tokenizer)
+        first = fingerprint_of(module, tokenizer)
         module.classifier.weight[0, 0] = 1.0
-        assert print_of(module, tokenizer) != first
+        assert fingerprint_of(module, tokenizer) != first

@@ -17,8 +17,8 @@ from rationales.errors import ModelError, OptionError, RationalesError
 from rationales.models.front import load
 
 
-def saved(folder, family="bert", **more):
-    module, tokenizer = tiny(family, **more)
+def saved(folder, family="bert", **options):
+    module, tokenizer = tiny(family, **options)
     module.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return module, tokenizer
@@ -36,10 +36,10 @@ def folder(original, tmp_path):
     return Path(shutil.copytree(original[0], tmp_path / "bert"))
 
 
-def refused(kind, *given, says, **more):
+def refused(kind, *arguments, says, **options):
     """The message of the error: one line that names what to do."""
     with pytest.raises(kind) as caught:
-        load(*given, **more)
+        load(*arguments, **options)
     message = str(caught.value)
     assert isinstance(caught.value, RationalesError)
     assert "\n" not in message
@@ -207,9 +207,9 @@ class TestJointly:
 
     def test_the_same_labels_in_another_order(self):
         """Averaging them would add what one says for to what the other says against."""
-        one = tiny("bert", labels=2, id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})[0]
-        other = tiny("bert", labels=2, id2label={0: "good", 1: "bad"}, label2id={"good": 0, "bad": 1})[0]
-        refused(ModelError, [one, other], tokenizer_of("bert"), says="in the same order")
+        first = tiny("bert", labels=2, id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})[0]
+        second = tiny("bert", labels=2, id2label={0: "good", 1: "bad"}, label2id={"good": 0, "bad": 1})[0]
+        refused(ModelError, [first, second], tokenizer_of("bert"), says="in the same order")
 
     def test_folders_and_modules_mixed(self, original):
         folder, module, tokenizer = original

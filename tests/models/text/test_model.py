@@ -24,16 +24,16 @@ def model():
 
 class TestTarget:
     @pytest.mark.parametrize(
-        ("wanted", "number"), [("good", 1), ("GOOD", 2), ("bad", 0), ("BAD", 0), (0, 0), (2, 2), ("1", 1), (None, None)]
+        ("label", "number"), [("good", 1), ("GOOD", 2), ("bad", 0), ("BAD", 0), (0, 0), (2, 2), ("1", 1), (None, None)]
     )
-    def test_by_label_or_number(self, model, wanted, number):
+    def test_by_label_or_number(self, model, label, number):
         """Exact spelling first, then any case, then a number."""
-        assert model.target(wanted) == number
+        assert model.target(label) == number
 
-    @pytest.mark.parametrize("wanted", ["ugly", "", "3", "-1", "²", 3, -1, 0.5, b"good"])
-    def test_an_unknown_label_lists_what_there_is(self, model, wanted):
+    @pytest.mark.parametrize("label", ["ugly", "", "3", "-1", "²", 3, -1, 0.5, b"good"])
+    def test_an_unknown_label_lists_what_there_is(self, model, label):
         with pytest.raises(OptionError, match="its labels are: Bad, good, GOOD"):
-            model.target(wanted)
+            model.target(label)
 
     def test_any_kind_of_integer_will_do(self, model):
         assert [model.target(np.int64(1)), model.target(torch.tensor(2))] == [1, 2]
@@ -49,10 +49,10 @@ class TestTarget:
         assert (model.target("1"), model.target(1)) == (0, 1)
 
     def test_one_for_each_input(self, model):
-        found = rationales.explain(model, ["a", "b", "c"], method="random", target=["bad", 2, None])
-        assert [one.target for one in found[:2]] == ["Bad", "GOOD"]
-        full = found[2].probabilities["full"]
-        assert found[2].target == max(full, key=full.get)
+        rationales_found = rationales.explain(model, ["a", "b", "c"], method="random", target=["bad", 2, None])
+        assert [rationale.target for rationale in rationales_found[:2]] == ["Bad", "GOOD"]
+        full = rationales_found[2].probabilities["full"]
+        assert rationales_found[2].target == max(full, key=full.get)
 
     def test_one_logit_has_two_labels(self):
         module, tokenizer = tiny("bert", labels=1)
@@ -60,8 +60,8 @@ class TestTarget:
         assert model.labels == ("not LABEL_0", "LABEL_0")
         with torch.no_grad():
             logit = module(**tokenizer("A text", return_tensors="pt")).logits.item()
-        said = rationales.explain(model, "A text", method="random").probabilities["full"]
-        assert said["LABEL_0"] == pytest.approx(torch.tensor(logit).sigmoid().item(), abs=2e-6)
+        probabilities = rationales.explain(model, "A text", method="random").probabilities["full"]
+        assert probabilities["LABEL_0"] == pytest.approx(torch.tensor(logit).sigmoid().item(), abs=2e-6)
 
     def test_labels_are_in_the_order_of_their_numbers(self):
         """Twelve labels written as strings: "10" does not come after "1"."""
@@ -71,13 +71,13 @@ class TestTarget:
         assert model.labels == tuple(names.values())
 
 
-def appended(**more):
+def appended(**tokens):
     """GPT-2's tokenizer, but with the end mark after every text."""
     tokenizer = copy.deepcopy(tokenizer_of("gpt2"))
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 2)]
     )
-    for name, token in more.items():
+    for name, token in tokens.items():
         setattr(tokenizer, name, token)
     return tokenizer
 
@@ -92,10 +92,10 @@ def test_a_decoder_without_padding_reads_its_answer_at_the_last_token(tokenizer)
     model = rationales.load(module, tokenizer)
     with model.frozen(), torch.no_grad():
         batch = model.batch(model.encode([TextInput(text) for text in texts]))
-        found = batch.logits(batch.ones())
+        predicted = batch.logits(batch.ones())
     assert module.config.pad_token_id is None
     for number, text in enumerate(texts):
-        told = tokenizer(text, return_tensors="pt")
+        encoding = tokenizer(text, return_tensors="pt")
         with torch.no_grad():
-            plain = module(input_ids=told["input_ids"], attention_mask=told["attention_mask"]).logits[0]
-        assert torch.allclose(found[number], plain, atol=1e-5)
+            plain = module(input_ids=encoding["input_ids"], attention_mask=encoding["attention_mask"]).logits[0]
+        assert torch.allclose(predicted[number], plain, atol=1e-5)

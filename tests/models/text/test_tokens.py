@@ -19,8 +19,8 @@ few = settings(max_examples=settings.default.max_examples // 3)  # tokenizers x 
 ROOMY = 10_000  # more tokens than any text here has
 
 
-def ids_of(name, *texts, **more):
-    return tokenizer_of(name)(*texts, **more)["input_ids"]
+def ids_of(name, *texts, **options):
+    return tokenizer_of(name)(*texts, **options)["input_ids"]
 
 
 def readable(name, *texts):
@@ -32,46 +32,50 @@ def encoded(name, text, pair=None, unit="word", limit=ROOMY, overlap=8):
     return encode(TextInput(text, pair), tokenizer_of(name), unit, limit, overlap)
 
 
-def check(one, name, limit):
+def check(encoded_text, name, limit):
     """Everything that must hold for any encoded input."""
-    parts = [one.source.text] if one.source.pair is None else [one.source.text, one.source.pair]
+    parts = (
+        [encoded_text.source.text]
+        if encoded_text.source.pair is None
+        else [encoded_text.source.text, encoded_text.source.pair]
+    )
     for number, text in enumerate(parts):
-        units = [unit for unit in one.units if unit.part == number]
+        units = [unit for unit in encoded_text.units if unit.part == number]
         assert all(text[unit.start : unit.end] == unit.text != "" for unit in units)
         assert all(before.end <= after.start for before, after in pairwise(units))
-        covered = {place for unit in units for place in range(unit.start, unit.end)}
-        assert all(place in covered or invisible(mark) for place, mark in enumerate(text))
-    weight = [0.0] * len(one.units)
-    for row in one.rows:
+        covered = {character for unit in units for character in range(unit.start, unit.end)}
+        assert all(character in covered or invisible(mark) for character, mark in enumerate(text))
+    weight = [0.0] * len(encoded_text.units)
+    for row in encoded_text.rows:
         assert len(row.ids) <= limit
         assert len(row.ids) == len(row.owner)
         assert row.types is None or len(row.types) == len(row.ids)
         assert set(row.owner) - {-1} == set(range(len(row.units)))
         for number, unit in enumerate(row.units):
             weight[unit] += row.weight[number]
-        own = [owner for owner in row.owner if owner >= 0]
-        assert own == sorted(own)
+        owners = [owner for owner in row.owner if owner >= 0]
+        assert owners == sorted(owners)
         assert row.position == sorted(set(row.position))
-    assert weight == pytest.approx([1.0] * len(one.units))
+    assert weight == pytest.approx([1.0] * len(encoded_text.units))
 
 
-def tokens_by_unit(one):
+def tokens_by_unit(encoded_text):
     """unit -> its token ids, the same in every row."""
-    found = {}
-    for row in one.rows:
+    tokens = {}
+    for row in encoded_text.rows:
         here = {}
         for token, owner in zip(row.ids, row.owner, strict=True):
             if owner >= 0:
                 here.setdefault(row.units[owner], []).append(token)
         for unit, ids in here.items():
-            assert found.setdefault(unit, ids) == ids
-    return found
+            assert tokens.setdefault(unit, ids) == ids
+    return tokens
 
 
-def rebuilt(one, part=0):
+def rebuilt(encoded_text, part_number=0):
     """The tokens of a text, put together from the units of all rows."""
-    found = tokens_by_unit(one)
-    return [token for unit in sorted(found) if one.units[unit].part == part for token in found[unit]]
+    tokens = tokens_by_unit(encoded_text)
+    return [token for unit in sorted(tokens) if encoded_text.units[unit].part == part_number for token in tokens[unit]]
 
 
 class TestShortTexts:
@@ -81,12 +85,12 @@ class TestShortTexts:
     @given(text=texts)
     def test_the_row_is_what_the_tokenizer_says(self, name, unit, text):
         assume(readable(name, text))
-        one = encoded(name, text, unit=unit)
-        wanted = tokenizer_of(name)(text)
-        assert [row.ids for row in one.rows] == [wanted["input_ids"]]
-        assert one.rows[0].types == wanted.get("token_type_ids")
-        assert rebuilt(one) == ids_of(name, text, add_special_tokens=False)
-        check(one, name, ROOMY)
+        encoded_text = encoded(name, text, unit=unit)
+        expected = tokenizer_of(name)(text)
+        assert [row.ids for row in encoded_text.rows] == [expected["input_ids"]]
+        assert encoded_text.rows[0].types == expected.get("token_type_ids")
+        assert rebuilt(encoded_text) == ids_of(name, text, add_special_tokens=False)
+        check(encoded_text, name, ROOMY)
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     @few
@@ -98,28 +102,30 @@ class TestShortTexts:
     def test_many_asked_at_once_are_what_they_are_one_by_one(self, name, many):
         assume(readable(name, *many))
         inputs = [TextInput(text) for text in many]
-        for source, told in zip(inputs, tokenize(inputs, tokenizer_of(name)), strict=True):
-            alone, found = (encode(source, tokenizer_of(name), "word", ROOMY, 8, own) for own in (None, told))
-            assert found == alone
+        for source, batched in zip(inputs, tokenize(inputs, tokenizer_of(name)), strict=True):
+            alone, together = (
+                encode(source, tokenizer_of(name), "word", ROOMY, 8, tokenization) for tokenization in (None, batched)
+            )
+            assert together == alone
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     @few
     @given(text=texts, pair=texts)
     def test_a_pair_is_what_the_tokenizer_says(self, name, text, pair):
         assume(readable(name, text, pair))
-        one = encoded(name, text, pair)
-        wanted = tokenizer_of(name)(text, pair)
-        assert [row.ids for row in one.rows] == [wanted["input_ids"]]
-        assert one.rows[0].types == wanted.get("token_type_ids")
-        assert rebuilt(one, 0) == ids_of(name, text, add_special_tokens=False)
-        assert rebuilt(one, 1) == ids_of(name, pair, add_special_tokens=False)
-        check(one, name, ROOMY)
+        encoded_text = encoded(name, text, pair)
+        expected = tokenizer_of(name)(text, pair)
+        assert [row.ids for row in encoded_text.rows] == [expected["input_ids"]]
+        assert encoded_text.rows[0].types == expected.get("token_type_ids")
+        assert rebuilt(encoded_text, 0) == ids_of(name, text, add_special_tokens=False)
+        assert rebuilt(encoded_text, 1) == ids_of(name, pair, add_special_tokens=False)
+        check(encoded_text, name, ROOMY)
 
     @pytest.mark.parametrize("family", FAMILIES)
     def test_special_tokens_belong_to_no_unit(self, family):
-        told = tokenizer_of(family)("The soup.", "The bread.", return_special_tokens_mask=True)
+        batched = tokenizer_of(family)("The soup.", "The bread.", return_special_tokens_mask=True)
         row = encoded(family, "The soup.", "The bread.").rows[0]
-        assert [owner < 0 for owner in row.owner] == [bool(mark) for mark in told["special_tokens_mask"]]
+        assert [owner < 0 for owner in row.owner] == [bool(mark) for mark in batched["special_tokens_mask"]]
 
     @pytest.mark.parametrize(("name", "text"), [("bert", "[CLS]"), ("roberta", "<s>"), ("llama", "<s> <s>")])
     def test_a_special_token_in_the_text_is_text(self, name, text):
@@ -131,23 +137,31 @@ class TestShortTexts:
     @pytest.mark.parametrize("name", TOKENIZERS)
     def test_sub_words_are_tied_to_their_word(self, name):
         text = "Unbelievably, the bread wasn't stale!"
-        one = encoded(name, text)
-        assert [unit.text for unit in one.units] == ["Unbelievably", ",", "the", "bread", "wasn't", "stale", "!"]
-        assert len(tokens_by_unit(one)[0]) > 1
+        encoded_text = encoded(name, text)
+        assert [unit.text for unit in encoded_text.units] == [
+            "Unbelievably",
+            ",",
+            "the",
+            "bread",
+            "wasn't",
+            "stale",
+            "!",
+        ]
+        assert len(tokens_by_unit(encoded_text)[0]) > 1
 
     def test_sentences_and_tokens_are_units_if_wanted(self):
         text = "The soup was cold. Nobody laughed!"
         sentences = [unit.text for unit in encoded("bert", text, unit="sentence").units]
         assert sentences == ["The soup was cold.", "Nobody laughed!"]
-        one = encoded("bert", text, unit="token")
-        assert [len(ids) for ids in tokens_by_unit(one).values()] == [1] * len(one.units)
+        encoded_text = encoded("bert", text, unit="token")
+        assert [len(ids) for ids in tokens_by_unit(encoded_text).values()] == [1] * len(encoded_text.units)
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     def test_parts_of_a_pair_are_far_apart(self, name):
         """No kernel over positions reaches from one text into the other."""
-        one = encoded(name, "The soup", "The soup")
-        assert one.rows[0].position[:2] == [0, 1]
-        assert one.rows[0].position[2] - one.rows[0].position[1] > 900
+        encoded_text = encoded(name, "The soup", "The soup")
+        assert encoded_text.rows[0].position[:2] == [0, 1]
+        assert encoded_text.rows[0].position[2] - encoded_text.rows[0].position[1] > 900
 
     @pytest.mark.parametrize("name", ["bert", "albert"])
     def test_a_character_that_the_tokenizer_drops_is_in_some_unit(self, name):
@@ -162,9 +176,9 @@ class TestLongTexts:
     def test_every_token_is_in_a_row_and_every_row_fits(self, name, unit, text, repeats, limit, overlap):
         text *= repeats
         assume(readable(name, text))
-        one = encoded(name, text, unit=unit, limit=limit, overlap=overlap)
-        assert rebuilt(one) == ids_of(name, text, add_special_tokens=False)
-        check(one, name, limit)
+        encoded_text = encoded(name, text, unit=unit, limit=limit, overlap=overlap)
+        assert rebuilt(encoded_text) == ids_of(name, text, add_special_tokens=False)
+        check(encoded_text, name, limit)
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     @few
@@ -172,24 +186,26 @@ class TestLongTexts:
     def test_pairs_of_any_lengths(self, name, data, limit):
         text, pair = data[0] * data[1], data[2] * data[3]
         assume(readable(name, text, pair))
-        one = encoded(name, text, pair, limit=limit)
-        assert rebuilt(one, 0) == ids_of(name, text, add_special_tokens=False)
-        assert rebuilt(one, 1) == ids_of(name, pair, add_special_tokens=False)
-        check(one, name, limit)
+        encoded_text = encoded(name, text, pair, limit=limit)
+        assert rebuilt(encoded_text, 0) == ids_of(name, text, add_special_tokens=False)
+        assert rebuilt(encoded_text, 1) == ids_of(name, pair, add_special_tokens=False)
+        check(encoded_text, name, limit)
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     def test_a_short_hypothesis_stands_whole_beside_every_part_of_a_long_premise(self, name):
-        one = encoded(name, "Every morning the baker carried twelve loaves. " * 20, "Nobody laughed.", limit=64)
-        assert len(one.rows) > 1
-        second = [number for number, unit in enumerate(one.units) if unit.part == 1]
-        assert all(set(second) <= set(row.units) for row in one.rows)
+        encoded_text = encoded(
+            name, "Every morning the baker carried twelve loaves. " * 20, "Nobody laughed.", limit=64
+        )
+        assert len(encoded_text.rows) > 1
+        second = [number for number, unit in enumerate(encoded_text.units) if unit.part == 1]
+        assert all(set(second) <= set(row.units) for row in encoded_text.rows)
 
     def test_two_long_texts_meet_in_every_combination(self):
-        one = encoded("bert", "the soup " * 40, "the bread " * 40, limit=43)
-        both = [{one.units[unit].part for unit in row.units} for row in one.rows]
-        assert both == [{0, 1}] * len(one.rows)
-        meetings = {(a, b) for row in one.rows for a in row.units for b in row.units
-                    if one.units[a].part < one.units[b].part}  # fmt: skip
+        encoded_text = encoded("bert", "the soup " * 40, "the bread " * 40, limit=43)
+        both = [{encoded_text.units[unit].part for unit in row.units} for row in encoded_text.rows]
+        assert both == [{0, 1}] * len(encoded_text.rows)
+        meetings = {(a, b) for row in encoded_text.rows for a in row.units for b in row.units
+                    if encoded_text.units[a].part < encoded_text.units[b].part}  # fmt: skip
         assert len(meetings) == 80 * 80
 
     @pytest.mark.parametrize("name", TOKENIZERS)
@@ -197,24 +213,24 @@ class TestLongTexts:
         "text", ["x" * 3000, "漢" * 700, "👩‍👩‍👧" * 200, "o\u0323\u0301" * 500, "ﷺ" * 60, "a." * 900]
     )
     def test_a_word_longer_than_the_model_is_split(self, name, text):
-        one = encoded(name, text, limit=64)
-        assert rebuilt(one) == ids_of(name, text, add_special_tokens=False)
-        check(one, name, 64)
+        encoded_text = encoded(name, text, limit=64)
+        assert rebuilt(encoded_text) == ids_of(name, text, add_special_tokens=False)
+        check(encoded_text, name, 64)
 
     @pytest.mark.parametrize("name", TOKENIZERS)
     @pytest.mark.parametrize("text", ["soup" + " " * 400 + "bread", "soup" + "\n" * 400, " " * 400 + "x", "a\t" * 300])
     def test_more_white_space_than_the_model_takes_is_split(self, name, text):
         """Tokens of space go with the word that follows; hundreds of them cannot."""
-        one = encoded(name, text, limit=64)
-        assert rebuilt(one) == ids_of(name, text, add_special_tokens=False)
-        check(one, name, 64)
-        assert [unit.text for unit in one.units if unit.text.strip()] == text.split()
+        encoded_text = encoded(name, text, limit=64)
+        assert rebuilt(encoded_text) == ids_of(name, text, add_special_tokens=False)
+        check(encoded_text, name, 64)
+        assert [unit.text for unit in encoded_text.units if unit.text.strip()] == text.split()
 
     def test_segments_are_cut_between_words(self):
-        one = encoded("bert", "Unbelievably stale bread. " * 30, limit=64)
-        assert len(one.rows) > 3
-        assert {unit.text for unit in one.units} == {"Unbelievably", "stale", "bread", "."}
-        check(one, "bert", 64)
+        encoded_text = encoded("bert", "Unbelievably stale bread. " * 30, limit=64)
+        assert len(encoded_text.rows) > 3
+        assert {unit.text for unit in encoded_text.units} == {"Unbelievably", "stale", "bread", "."}
+        check(encoded_text, "bert", 64)
 
 
 class TestErrors:

@@ -34,8 +34,8 @@ class TestEveryText:
         units = cut(text)
         assert all(start < end for start, end in units)
         assert all(before[1] <= after[0] for before, after in pairwise(units))
-        covered = {place for start, end in units for place in range(start, end)}
-        assert all(place in covered or invisible(mark) for place, mark in enumerate(text))
+        covered = {character for start, end in units for character in range(start, end)}
+        assert all(character in covered or invisible(mark) for character, mark in enumerate(text))
 
     @given(text=texts)
     def test_units_begin_and_end_with_something_visible(self, cut, text):
@@ -62,8 +62,8 @@ class TestWords:
     )  # fmt: skip
     def test_people_agree_where_words_are(self, text):
         """Written here with spaces between words; marks in runs of one kind are one word."""
-        wanted = text.replace("🇩🇪🇫🇷", "🇩🇪 🇫🇷").replace("?!", "? !").split()
-        assert texts_of(text, words(text)) == wanted
+        expected = text.replace("🇩🇪🇫🇷", "🇩🇪 🇫🇷").replace("?!", "? !").split()
+        assert texts_of(text, words(text)) == expected
 
     def test_marks_are_words_of_their_own(self):
         assert texts_of("(Good!!!), he said...", words("(Good!!!), he said...")) == [
@@ -113,15 +113,15 @@ def test_trim_takes_away_only_what_is_invisible(text, left, right):
 def units_and_tokens(draw):
     """Disjoint units, and tokens anywhere: empty, overlapping, outside; only their starts are in order."""
     gaps = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=12))
-    units, place = [], 0
+    units, position = [], 0
     for gap, size in gaps:
-        units.append((place + gap, place + gap + size))
-        place += gap + size
-    spans = draw(st.lists(st.tuples(st.integers(0, place + 4), st.integers(0, 8)), min_size=1, max_size=20))
+        units.append((position + gap, position + gap + size))
+        position += gap + size
+    spans = draw(st.lists(st.tuples(st.integers(0, position + 4), st.integers(0, 8)), min_size=1, max_size=20))
     return units, sorted(((start, start + size) for start, size in spans), key=lambda token: token[0])
 
 
-class TestTie:
+class TestAssignTokens:
     @given(units_and_tokens())
     def test_every_token_has_one_unit_and_every_unit_a_token(self, case):
         units, tokens = case
@@ -160,7 +160,7 @@ class TestTie:
             unit: [token for token in tokens if unit[0] < token[1] and token[0] < unit[1]] for unit in units
         }  # fmt: skip
         for before, after in pairwise(units):
-            alone = [any(all(token not in touching[other] for other in units if other != unit)
+            alone = [any(all(token not in touching[neighbour] for neighbour in units if neighbour != unit)
                          for token in touching[unit]) for unit in (before, after)]  # fmt: skip
             across = any(token[0] < before[1] and after[0] < token[1] for token in tokens)
             if all(alone) and not across:
