@@ -22,7 +22,7 @@ _NEVER = (nn.Dropout, nn.Softmax, nn.Linear)  # outputs may have the shape of fe
 
 
 @dataclass(frozen=True)
-class Layout:
+class FeatureLayout:
     """How an output is read as maps."""
 
     height: int
@@ -46,20 +46,20 @@ class FeatureMap:
 
     name: str
     module: nn.Module
-    layout: Layout
+    layout: FeatureLayout
 
 
-def layout_of(shape: torch.Size, grid: tuple[int, int]) -> Layout | None:
+def layout_of(shape: torch.Size, grid: tuple[int, int]) -> FeatureLayout | None:
     """The layout of an output of this shape over an image of this height and width; None if it has none."""
     if len(shape) == 4:
-        layouts = [Layout(*shape[2:], "maps"), Layout(*shape[1:3], "maps-last")]
+        layouts = [FeatureLayout(*shape[2:], "maps"), FeatureLayout(*shape[1:3], "maps-last")]
         best = min(layouts, key=lambda layout: _grid_mismatch(layout, grid))
         return best if _grid_mismatch(best, grid) <= 1 else None
     if len(shape) == 3 and shape[-1] > 1:
         for extra in range(_EXTRA + 1):
             for high, wide in _patches(grid):
                 if high * wide == shape[1] - extra:
-                    return Layout(high, wide, "tokens", extra)
+                    return FeatureLayout(high, wide, "tokens", extra)
     return None
 
 
@@ -84,7 +84,7 @@ def find_feature_map(
         for name, submodule in searched.items():
             stack.enter_context(watch_outputs(submodule, _noting(module_outputs, name)))
         logits = run(noise.requires_grad_().clone())
-    candidates: list[tuple[str, Tensor, Layout]] = []
+    candidates: list[tuple[str, Tensor, FeatureLayout]] = []
     for name, value in module_outputs:
         layout = layout_of(value.shape, grid)
         if layout is not None and len(value) == 1 and (value.requires_grad or not logits.requires_grad):
@@ -101,7 +101,9 @@ def find_feature_map(
     return FeatureMap(name, named[name], layout)
 
 
-def _with_gradient(candidates: list[tuple[str, Tensor, Layout]], logits: Tensor) -> list[tuple[str, Tensor, Layout]]:
+def _with_gradient(
+    candidates: list[tuple[str, Tensor, FeatureLayout]], logits: Tensor
+) -> list[tuple[str, Tensor, FeatureLayout]]:
     """Candidates that the logits depend on; not the patches of a last layer of which only the class token is used."""
     if not logits.requires_grad:
         return []
@@ -133,7 +135,7 @@ def watch_outputs(module: nn.Module, note: Callable[[Tensor], None]) -> Iterator
         handle.remove()
 
 
-def _grid_mismatch(layout: Layout, grid: tuple[int, int]) -> float:
+def _grid_mismatch(layout: FeatureLayout, grid: tuple[int, int]) -> float:
     """Difference, in cells, from square cells that cover an image of this height and width; inf if impossible."""
     high, wide = layout.height, layout.width
     if not (1 < high <= grid[0] and 1 < wide <= grid[1]):

@@ -22,7 +22,7 @@ class Head(Enum):
 def output_logits(output: Any, kind: str, rows: int | None = None) -> Tensor:
     """(R, outputs): the logits in a module's output, which has `.logits`, is a tuple that begins with them or a tensor.
 
-    `kind`: what a row is (text, picture), for the message if there are no logits. `rows`: R, where a module with one
+    `kind`: what a row is (text, image), for the message if there are no logits. `rows`: R, where a module with one
     logit may return (R,).
     """
     logits = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)

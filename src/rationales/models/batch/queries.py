@@ -42,7 +42,7 @@ def explained_output(batch: Batch, logits: Tensor, target: Tensor, output: str) 
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class BlockInputs:
     """The inputs of a block of R rows, from which a method chooses its points."""
 
     full: Tensor  # (R, *read)
@@ -72,7 +72,7 @@ class Reading:
         return ((self.full.square() * inside).sum(axes, keepdim=True) / inside.sum(axes, keepdim=True)).sqrt()
 
 
-Points = Callable[[Reading, Tensor], tuple[Tensor, Tensor | None]]
+Points = Callable[[BlockInputs, Tensor], tuple[Tensor, Tensor | None]]
 # (reading, variants (k,)) -> points (k, R, *read), and the factors of their gradients in the sum (None: 1)
 GradientRule = Callable[[Batch, Piece, Tensor, Tensor, str], Tensor]  # as `gradient_at`
 
@@ -106,7 +106,7 @@ def gradients(
             row = block.row
             full = batch.input_embeddings(row)
             empty = batch.all_replaced(row) if baseline else full
-            reading = Reading(full, empty, batch.unit_region(row), batch.rows.key[row], batch.normal_noise)
+            reading = BlockInputs(full, empty, batch.unit_region(row), batch.rows.key[row], batch.normal_noise)
             total = torch.zeros_like(full)
             for chunk in torch.split(torch.arange(variants, device=batch.device), block.variants):
                 with torch.no_grad():

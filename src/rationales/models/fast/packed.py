@@ -110,7 +110,7 @@ class PackedEncoder(nn.Module):
         self.plain = plain
         layers: Any = plain.layer
         self.layers = [
-            _Layer(**{role: attrgetter(name)(layer) for role, name in asdict(names).items()}) for layer in layers
+            _PackedLayer(**{role: attrgetter(name)(layer) for role, name in asdict(names).items()}) for layer in layers
         ]
 
     def forward(self, hidden_states: Tensor, *_: Any, **__: Any) -> Any:
@@ -131,7 +131,7 @@ class PackedEncoder(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class _Layer:
+class _PackedLayer:
     query: nn.Linear
     key: nn.Linear
     value: nn.Linear

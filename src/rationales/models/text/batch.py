@@ -26,7 +26,7 @@ from rationales.models.fast.precision import copy_in_dtype
 
 
 @dataclass(frozen=True, eq=False)
-class TextNetwork:
+class TextClassifier:
     """One classifier, its embedding layer and the baseline that replaces word embeddings."""
 
     module: nn.Module
@@ -54,7 +54,7 @@ class TextNetwork:
             return row_lengths(attention)
         return packed.row_lengths(piece.packing or Packing.from_lengths(attention.sum(1).tolist(), attention.device))
 
-    def in_dtype(self, dtype: torch.dtype, without_masks: bool = False) -> TextNetwork:
+    def in_dtype(self, dtype: torch.dtype, without_masks: bool = False) -> TextClassifier:
         """Copy of this network in `dtype`; `without_masks`: see `Batch.in_dtype`."""
         module, embedding = copy_in_dtype([self.module, self.embedding], dtype)
         unmasked = attention.set_unmasked(module, without_masks)
@@ -66,7 +66,7 @@ class TextNetwork:
 class TextBatch(Batch):
     """Rows of tokens whose word embeddings are blended with the baseline."""
 
-    networks: Sequence[TextNetwork]
+    networks: Sequence[TextClassifier]
     ids: Tensor  # (S, T)
     attention: Tensor  # (S, T)
     types: Tensor | None  # (S, T)

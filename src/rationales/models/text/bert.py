@@ -63,7 +63,9 @@ class _Bert(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.embeddings = _Embeddings(config)
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))})
+        self.encoder = nn.ModuleDict(
+            {"layer": nn.ModuleList(_BertLayer(config) for _ in range(config.num_hidden_layers))}
+        )
         self.pooler = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.hidden_size)})
 
     def forward(self, words: Tensor, attention: Tensor | None, types: Tensor | None) -> Tensor:
@@ -95,7 +97,7 @@ class _Embeddings(nn.Module):
         return states
 
 
-class _Layer(nn.Module):
+class _BertLayer(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
         size = config.hidden_size

@@ -23,7 +23,7 @@ from rationales.models.fast.precision import in_half_precision
 from rationales.models.labels import label_index
 from rationales.models.model import InputDescription
 from rationales.models.text import baselines
-from rationales.models.text.batch import TextBatch, TextNetwork
+from rationales.models.text.batch import TextBatch, TextClassifier
 from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
 from rationales.models.text.units import UnitKind
 
@@ -36,7 +36,7 @@ LONGEST_SEGMENT = 8192  # tokens; longer texts are divided into overlapping segm
 class TextModel(ModelDisplay):
     """A text classifier that can be explained; several networks with one tokenizer are explained together."""
 
-    networks: Sequence[TextNetwork]
+    networks: Sequence[TextClassifier]
     tokenizer: Any
     head: Head
     labels: tuple[str, ...]
@@ -230,7 +230,7 @@ def text_model(
     )
 
 
-def _network(module: nn.Module, tokenizer: Any, baseline: str | Tensor) -> TextNetwork:
+def _network(module: nn.Module, tokenizer: Any, baseline: str | Tensor) -> TextClassifier:
     find = getattr(module, "get_input_embeddings", None)
     try:
         embedding = find() if find is not None else None
@@ -243,7 +243,7 @@ def _network(module: nn.Module, tokenizer: Any, baseline: str | Tensor) -> TextN
     signature = inspect.signature(module.forward).parameters
     arguments = {"use_cache": False} if "use_cache" in signature else {}
     vector = baselines.vector(baseline, tokenizer, embedding)
-    return TextNetwork(module, embedding, vector, arguments, "token_type_ids" in signature)
+    return TextClassifier(module, embedding, vector, arguments, "token_type_ids" in signature)
 
 
 def _text_config(module: nn.Module) -> Any:
