@@ -10,8 +10,8 @@ from captum import attr
 from captum._utils.models.linear_model import SkLearnLinearRegression
 from torch import Tensor
 
-from rationales.models.text import TextModel
-from rationales.models.tokens import TextInput
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import TextInput
 
 AT_ONCE = 32  # variants
 
@@ -23,7 +23,7 @@ def attributions(model: TextModel, text: str, samples: int, permutations: int) -
         raise ValueError("captum is given texts of one segment")
     module: Any = model.networks[0].module
     target = int(batch.predict().argmax())
-    words, empty = batch.embedded(), batch.emptied()
+    words, empty = batch.input_embeddings(), batch.all_replaced()
     owner = batch.owner[0].clamp(max=batch.size[1])  # special tokens are one more feature
     feature = owner[None, :, None]
 
@@ -36,7 +36,7 @@ def attributions(model: TextModel, text: str, samples: int, permutations: int) -
 
     def frozen(work: Callable[[], Tensor]) -> Callable[[], Tensor]:
         def run() -> Tensor:
-            with model.borrowed():
+            with model.frozen():
                 return work()
 
         return run

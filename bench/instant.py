@@ -20,8 +20,8 @@ from rationales.errors import OptionError
 from rationales.masks.instant.training import TrainSettings, train
 from rationales.methods import build
 from rationales.models.batch import Batch
-from rationales.models.text import TextModel
-from rationales.models.tokens import TextInput
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import TextInput
 
 Work = Callable[[list[str]], Callable[[], None]]  # texts -> what is timed
 WORDS = (
@@ -57,7 +57,7 @@ def main() -> None:
             method, batch = build(name, options), read(texts)
 
             def work() -> None:
-                with model.borrowed():
+                with model.frozen():
                     method.scores(batch, torch.zeros(len(texts), dtype=torch.long, device=batch.device))
 
             return work
@@ -66,7 +66,7 @@ def main() -> None:
             batch = read(texts)
 
             def work() -> None:
-                with model.borrowed(), torch.no_grad():
+                with model.frozen(), torch.no_grad():
                     batch.logits(batch.ones())
 
             return work

@@ -14,8 +14,8 @@ import rationales
 from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.methods import build
 from rationales.methods.marc import Marc
-from rationales.models.text import TextModel
-from rationales.models.tokens import TextInput
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import TextInput
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from reference.marc import LiteralSettings, explain  # found there only
@@ -68,7 +68,7 @@ def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> d
         return torch.cat(explain(module, encoded[0], target, model.tokenizer.pad_token_id, "softmax", how))
 
     def frozen() -> None:
-        with model.borrowed():
+        with model.frozen():
             scores["literal"] = theirs(_as_long(steps[-1])).float().numpy()
 
     times = interleaved({"ours": ours, "paper": ours_as_paper, "literal": frozen}, 1, device, clock)

@@ -114,7 +114,7 @@ def compare(
     inside = torch.stack([fit_image(ImageInput(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
     table: dict[str, Any] = {}
     area = float(inside.double().mean())
-    with model.borrowed():
+    with model.frozen():
         batches = (replace(model, baselines=("black",)).batch(encoded[at : at + AT_ONCE]) for at in starts(encoded))
         accuracy = float((torch.cat([batch.predict().argmax(1) for batch in batches]) == target).float().mean())
         for name, how in {**rows, "random": {"method": "random"}}.items():

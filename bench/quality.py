@@ -19,7 +19,7 @@ from rationales.evaluation.metric_values import MetricInputs, compute_metrics
 from rationales.evaluation.metrics import select_metrics
 from rationales.evaluation.protocols import find_protocol
 from rationales.evaluation.tables.statistics import estimate
-from rationales.models.text import TextModel
+from rationales.models.text.model import TextModel
 from rationales.rationale import Rationale
 
 PROTOCOL = find_protocol("marc")

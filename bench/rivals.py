@@ -32,8 +32,8 @@ import rationales
 from rationales.errors import ModelError
 from rationales.methods import build
 from rationales.methods.marc import Marc
-from rationales.models.text import TextModel
-from rationales.models.tokens import TextInput
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import TextInput
 
 QUICK = {"lengths": ["40w"], "length": "12w", "texts": 1, "steps": 3, "samples": 20, "permutations": 2, "repeat": 1}
 MARC = "marc, explain()"
@@ -78,7 +78,7 @@ def _against_bare(
 ) -> dict[str, Any]:
     method = build("marc", {"stop": "steps"} | ({} if given.steps is None else {"steps": given.steps}))
     assert isinstance(method, Marc)
-    with model.borrowed():
+    with model.frozen():
         batch = model.batch(model.encode([TextInput(text) for text in texts]))
         target = torch.zeros(batch.inputs, dtype=torch.long, device=device)
         masks = int(rows_per_step(method, batch))

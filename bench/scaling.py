@@ -33,8 +33,8 @@ from rationales.methods import build
 from rationales.methods.marc import Marc
 from rationales.models.batch import Batch
 from rationales.models.image.model import ImageModel
-from rationales.models.text import TextModel
-from rationales.models.tokens import TextInput
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import TextInput
 
 FULL = {
     "length": [32, 64, 128, 256, 512],
@@ -80,7 +80,7 @@ class Scored:
 
     def __call__(self) -> None:
         target = torch.zeros(self.batch.inputs, dtype=torch.long, device=self.batch.device)
-        with self.model.borrowed():
+        with self.model.frozen():
             attribution = self.method.scores(self.batch, target)
         assert set(attribution.steps) == {self.method.steps}
 

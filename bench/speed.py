@@ -41,7 +41,7 @@ from timing import (
 
 import rationales
 from rationales.models.image.model import ImageModel
-from rationales.models.text import TextModel
+from rationales.models.text.model import TextModel
 
 COLUMNS = ("model", "input", "preset", "inputs", "s/input", "lowest", "ms/step", "steps", "Tflop/s", "peak", "MB")
 PAPER_MANY = 16  # texts together under the paper's preset, which is not meant for many

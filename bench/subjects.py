@@ -17,8 +17,8 @@ from quality import read_reviews
 
 import rationales
 from rationales.models.image.model import ImageModel
-from rationales.models.text import TextModel
-from rationales.models.tokens import TextInput
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import TextInput
 
 # layers, hidden size, heads, inner size
 SIZES = {"bert-base": (12, 768, 12, 3072), "bert-mini": (6, 384, 12, 1536), "bert-tiny": (2, 64, 2, 128)}

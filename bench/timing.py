@@ -27,7 +27,7 @@ from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.settings import MaskSettings
 from rationales.methods import marc
 from rationales.models.batch import Batch
-from rationales.models.loading import device_of
+from rationales.models.pretrained import device_of
 
 Work = Callable[[], object]
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

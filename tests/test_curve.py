@@ -23,7 +23,7 @@ def model():
 
 def asked_directly(model, text: str, selected: np.ndarray) -> dict[str, list[float]]:
     """The model's probabilities of one selection and of its complement, by themselves."""
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         batch = model.batch(model.encode([model.read(text, None)]), 0)
         keep = batch.spread([torch.from_numpy(selected).float()])
         return {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 import rationales
-from rationales.models.tokens import TextInput
+from rationales.models.text.tokens import TextInput
 
 
 @functools.cache
@@ -101,7 +101,7 @@ def test_rationales_of_the_probes_suffice():
 def test_padding_alone_says_nothing():
     """Attended padding in place of every word, at many lengths: no class above 0.7."""
     model = embedded()
-    with model.borrowed():
+    with model.frozen():
         texts = [TextInput(" ".join(["film"] * length)) for length in (1, 2, 3, 5, 8, 13, 40, 100, 300, 500)]
         batch = model.batch(model.encode(texts))
         assert float(batch.predict(batch.zeros()).max()) < 0.7
@@ -136,5 +136,7 @@ def test_card_gives_the_figures_that_were_measured():
 def test_is_an_ordinary_bert_in_single_precision():
     module = embedded().networks[0].module
     config = json.loads((importlib.resources.files("rationales.models") / "embedded" / "config.json").read_text())
-    assert config["architectures"] == ["BertForSequenceClassification"]  # whose logits are ours: models/test_bert.py
+    assert config["architectures"] == [
+        "BertForSequenceClassification"
+    ]  # whose logits are ours: models/text/test_bert.py
     assert {weight.dtype for weight in module.parameters()} == {torch.float32}

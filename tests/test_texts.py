@@ -120,7 +120,7 @@ import json, resource, sys
 sys.path.insert(0, "tests")
 import rationales
 from families import CORPUS, tiny
-from rationales.models import memory
+from rationales.models.batch import memory
 memory.CPU_BYTES = 32 * 2**20  # far less than all rows would need at once
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -30,8 +30,8 @@ from rationales.masks.objective import Problem
 from rationales.masks.optimize import optimize
 from rationales.masks.optimizer_step import losses
 from rationales.masks.settings import DEFAULT, MaskSettings
-from rationales.models.text import TextModel
-from rationales.models.units import sentences
+from rationales.models.text.model import TextModel
+from rationales.models.text.units import sentences
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 from quality import agreement, faithfulness, interval, read_reviews, token_scores
@@ -157,7 +157,7 @@ def _losses(model: TextModel, masker: Masker, texts: list[str], at_once: int = 6
     by_source: dict[str, list[torch.Tensor]] = {}
     for begin in range(0, len(texts), at_once):
         sources = [model.read(text, None) for text in texts[begin : begin + at_once]]
-        with model.borrowed():
+        with model.frozen():
             for bucket in LengthBuckets(model, sources, 0):
                 batch, target = bucket.batch, bucket.predicted_labels
                 start = masker(batch, target)

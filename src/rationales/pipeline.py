@@ -20,9 +20,9 @@ from rationales.masks.field import smooth as smooth_scores
 from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
-from rationales.models.contrast import CHOSEN
+from rationales.models.batch.contrast import CHOSEN
 from rationales.models.load import as_model
-from rationales.models.model import InputDescription, Model
+from rationales.models.model import Model
 from rationales.options import check_option, whole_number
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.rule_choice import choose_rules
@@ -286,7 +286,7 @@ def _describe(
     probabilities = {
         name: by_label(model.labels, values[number].tolist()) for name, values in scored.probabilities.items()
     }
-    description = InputDescription.of(model.describe(encoded, scored.scores[number]))
+    description = model.describe(encoded, scored.scores[number])
     baseline = description.baseline or model.baseline
     rule = scored.rules[number]
     if description.read_mask is not None:  # a share of what the model reads is another share of the whole image

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from rationales.methods.method import Attribution, Method
 from rationales.models.batch import Batch
+from rationales.models.batch.queries import check_gradients
 from rationales.models.model import Model
-from rationales.models.probing import check_gradients
 
 
 @contextmanager
 def open_batch(model: Model, encoded: Sequence[Any], seed: int) -> Iterator[Batch]:
     """The rows of these inputs; inside the block the model is frozen and the threads suit the size of the work."""
-    with torch.inference_mode(False), model.borrowed():
+    with torch.inference_mode(False), model.frozen():
         batch = model.batch(encoded, seed)
         with batch.threads():
             yield batch

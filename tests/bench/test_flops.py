@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import rationales
 from rationales.methods import build
-from rationales.models import packed
+from rationales.models.fast import packed
 
 
 def product(_, left, right, **__):
@@ -36,7 +36,7 @@ def test_a_bert():
         vocab_size=30, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40, num_labels=5
     )
     module = transformers.BertForSequenceClassification(config)
-    assert packed.use(module)
+    assert packed.set_packed(module)
     with sdpa_kernel(SDPBackend.MATH):  # others compute some products twice
         assert flops.text(config, 17) == counted(module, inputs_embeds=torch.randn(1, 17, 24, requires_grad=True))
 
@@ -78,7 +78,7 @@ def run(model, inputs, options):
             rows.append(len(named["input_ids"] if "input_ids" in named else given[0]))
 
     batch = model.batch(model.encode([model.read(one, None) for one in inputs]))
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         handle = module.register_forward_pre_hook(note, with_kwargs=True)
         found = method.scores(batch, torch.zeros(batch.inputs, dtype=torch.long))
         handle.remove()

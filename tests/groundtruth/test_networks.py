@@ -151,7 +151,7 @@ class TestInherent:
         words = tokenizer()
         model = word_model(text_networks(len(words))["attention"], words)
         batch = model.batch(model.encode([model.read(text, None) for text in TEXTS]))
-        with model.borrowed():
+        with model.frozen():
             scores = Inherent().scores(batch, torch.zeros(3, dtype=torch.long)).scores
         assert torch.allclose(scores.sum(1), torch.ones(3))
         assert (scores[~batch.rows.real] == 0).all()

@@ -13,7 +13,7 @@ from rationales.errors import DataError, OptionError
 from rationales.groundtruth import PLANTS, find_plant, modify, random_generator
 from rationales.groundtruth.plants.article_plants import find_articles
 from rationales.groundtruth.plants.text_plants import Edit, TextPlant, apply_edits
-from rationales.models.units import words
+from rationales.models.text.units import words
 
 TEXT_PLANTS = [plant for plant in PLANTS.values() if issubclass(plant, TextPlant)]
 VOCABULARY = ["the", "a", "An", "The", "THE", "bread", "is", "warm", "and", "Small", "wasn't", "3.14", ",", ".", "!"]

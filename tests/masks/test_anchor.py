@@ -88,7 +88,7 @@ class TestAnchor:
     def test_is_what_the_first_steps_collected_smoothed(self, tiny):
         model, batch = tiny
         how = ANCHORED.on(batch.grid)
-        with model.borrowed():
+        with model.frozen():
             problem = Problem.of(batch, torch.ones(3, dtype=torch.long), how)
             state = OptimizerState.start(batch, how)
             for _ in range(how.warmup_steps):
@@ -126,7 +126,7 @@ class TestAnchor:
 
     def test_alone_equals_in_a_batch(self, tiny):
         model, batch = tiny
-        with model.borrowed():
+        with model.frozen():
             together = optimize(batch, torch.ones(3, dtype=torch.long), ANCHORED).keep
             for number in range(3):
                 alone = optimize(batch.take([number]), torch.ones(1, dtype=torch.long), ANCHORED).keep

@@ -40,7 +40,7 @@ class TestOnACard:
 
     def run(self, batch, model, target, max_cost, monkeypatch):
         monkeypatch.setattr(cuda_graph, "MAX_COST", max_cost)
-        with model.borrowed():
+        with model.frozen():
             return optimize(batch, target, self.settings).keep
 
     def test_played_back_is_the_same_as_one_by_one(self, monkeypatch):

@@ -12,7 +12,7 @@ from reference import field as literal
 
 from rationales.masks import field
 from rationales.masks.field import line_field, smooth
-from rationales.models.tokens import PART_GAP
+from rationales.models.text.tokens import PART_GAP
 
 
 @st.composite

@@ -16,7 +16,7 @@ from rationales.errors import OptionError
 from rationales.masks.levels import HIGHEST, LOWEST, at_level, draw_levels, scaled
 from rationales.masks.optimize import optimize
 from rationales.masks.settings import DEFAULT, ONE_MASK, MaskSettings, replace
-from rationales.models.tokens import TextInput
+from rationales.models.text.tokens import TextInput
 
 TEXTS = ["Dull.", "I did not like the soup, but the bread wasn't bad at all!", "The baker carried twelve loaves; " * 12]
 
@@ -126,7 +126,7 @@ class TestOptimised:
     def test_alone_equals_in_a_batch(self, changes):
         model, batch = batch_of(TEXTS)
         how = replace(self.LEVELS, **changes)
-        with model.borrowed():
+        with model.frozen():
             together = optimize(batch, torch.ones(3, dtype=torch.long), how).keep
             for number in range(3):
                 alone = batch.take([number])
@@ -151,7 +151,7 @@ class TestOptimised:
         """A preset that collects gradients for 24 steps must work when a user asks for 10."""
         assert replace(DEFAULT, warmup_steps=24, steps=10).on(None).warmup_steps == 3
         model, batch = batch_of(TEXTS[:2])
-        with model.borrowed():
+        with model.frozen():
             keep = optimize(batch, torch.ones(2, dtype=torch.long), replace(self.LEVELS, warmup_steps=24, steps=6)).keep
         assert keep[1][batch.rows.real[1]].std() > 0
 

@@ -26,8 +26,8 @@ from rationales.masks.objective import (
 )
 from rationales.masks.settings import ONE_MASK
 from rationales.models.batch import Batch, Rows
-from rationales.models.heads import Head
-from rationales.models.tokens import TextInput
+from rationales.models.batch.heads import Head
+from rationales.models.text.tokens import TextInput
 
 EMPTY = 0.4  # what the model gives the second class when everything is replaced
 

@@ -14,7 +14,7 @@ import rationales
 from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.settings import ONE_MASK, PAPER, MaskSettings
 from rationales.methods import build
-from rationales.models.tokens import TextInput
+from rationales.models.text.tokens import TextInput
 
 TEXTS = [  # one word, a sentence, and texts that take one, three and four segments of 40 tokens
     "Dull",
@@ -48,7 +48,7 @@ class TestEqualsTheLiteralAlgorithm:
         model, encoded = prepared(TEXTS)
         assert [len(encoded_text.rows) for encoded_text in encoded] == [1, 1, 1, 3, 4]
         target = torch.tensor([0, 1, 2, 0, 1])
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch(encoded)
             actual = per_segment(batch, optimize(batch, target, QUIET).keep)
             expected = [
@@ -97,7 +97,7 @@ class TestEqualsTheLiteralAlgorithm:
 
     def compare(self, head, settings, literal, target):
         model, encoded = prepared(TEXTS[1:2] + TEXTS[3:4], head)
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch(encoded)
             actual = per_segment(batch, optimize(batch, torch.full((2,), target), settings).keep)
             module, pad = model.networks[0].module, model.tokenizer.pad_token_id
@@ -116,7 +116,7 @@ class TestCompany:
     NOISY = replace(ONE_MASK, steps=40, stop="steps")
 
     def optimized_keep(self, model, encoded, settings, budget=None):
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch(encoded, seed=3)
             if budget is not None:
                 batch.budget = budget
@@ -170,7 +170,7 @@ class TestCompany:
 class TestStopping:
     def test_inputs_stop_on_their_own_and_others_go_on(self):
         model, encoded = prepared(TEXTS)
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch(encoded)
             settings = replace(QUIET, stop="plateau", steps=200)
             result = optimize(batch, torch.zeros(len(TEXTS), dtype=torch.long), settings)
@@ -182,7 +182,7 @@ class TestStopping:
     def test_steps_are_exact(self, steps):
         model, encoded = prepared(TEXTS[:3])
         for stop in ("steps", "plateau", "paper"):
-            with model.borrowed():
+            with model.frozen():
                 settings = replace(ONE_MASK, steps=steps, stop=stop)
                 result = optimize(model.batch(encoded), torch.zeros(3, dtype=torch.long), settings)
             assert result.steps == [steps] * 3
@@ -191,7 +191,7 @@ class TestStopping:
     def test_progress_rises_to_one(self):
         model, encoded = prepared(TEXTS)
         shares: list[float] = []
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch(encoded)
             batch.budget = 100
             optimize(batch, torch.zeros(len(TEXTS), dtype=torch.long), MaskSettings(steps=30), shares.append)
@@ -203,7 +203,7 @@ class TestResult:
     @pytest.mark.parametrize("mask_weight", [0.0, 1.0])
     def test_keep_is_the_sigmoid_of_the_field_and_0_for_padding(self, mask_weight):
         model, encoded = prepared(TEXTS[:3])
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch(encoded)
             settings = replace(ONE_MASK, mask_weight=mask_weight, level_weight=1.0, steps=5)
             result = optimize(batch, torch.zeros(3, dtype=torch.long), settings)
@@ -223,7 +223,7 @@ class TestResult:
     def test_marc_scores_come_from_the_field_and_not_from_its_rounded_sigmoid(self, monkeypatch):
         """In single precision the sigmoids of 7 values between 13 and 13.1 are fewer than 7 numbers."""
         model = rationales.load(*tiny("bert"))
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch(model.encode([TextInput("The bread wasn't bad at all!")]))
             field = torch.linspace(13, 13.1, batch.size[1])[None]
             assert len(field.sigmoid().unique()) < field.shape[1] == 7

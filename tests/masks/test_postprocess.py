@@ -24,7 +24,7 @@ from rationales.masks.postprocess import (
     unit_order,
 )
 from rationales.masks.settings import DEFAULT, ONE_MASK, replace
-from rationales.models.tokens import TextInput
+from rationales.models.text.tokens import TextInput
 
 SHORT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
 LONG = f"{SHORT} {'and then the long quiet river went on past the mill and the field ' * 10}".strip()

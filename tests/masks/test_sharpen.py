@@ -23,7 +23,7 @@ SETTINGS = replace(IMAGE, steps=60, cell=4, initial_sigma=8.0)
 def test_a_field_that_points_away_from_the_cause_is_mended_and_a_good_field_is_left_alone():
     model = detector(baselines=("black",))
     pictures = [model.read(scene(left=4), None), model.read(scene(left=18), None)]
-    with model.borrowed():
+    with model.frozen():
         batch = model.batch(model.encode(pictures))
         target = batch.predict().argmax(-1)
         result = optimize(batch, target, SETTINGS)
@@ -43,7 +43,7 @@ def test_a_field_that_points_away_from_the_cause_is_mended_and_a_good_field_is_l
 
 def test_pictures_that_are_all_solved_cost_no_further_step():
     model = detector(baselines=("black",))
-    with model.borrowed():
+    with model.frozen():
         batch = model.batch(model.encode([model.read(scene(), None)]))
         target = batch.predict().argmax(-1)
         result = optimize(batch, target, SETTINGS)

@@ -10,8 +10,8 @@ from methods.keyword import WeightedWordsModel
 
 import rationales
 from rationales.masks.snapping import MAX_CHANGES, EdgeChange, edge_changes
-from rationales.models.units import words
-from rationales.models.word_groups import cuts
+from rationales.models.text.units import words
+from rationales.models.text.word_groups import cuts
 from rationales.rationale import Rationale
 from rationales.rationale_parts import Unit
 
@@ -130,7 +130,7 @@ class TestEmbeddedModel:
                 unmoved.probabilities["rationale"][mine.target], 0.9 * mine.probabilities["full"][mine.target]
             )
             encoded = model.encode([model.read(mine.text, None)])
-            with model.borrowed():
+            with model.frozen():
                 batch = model.batch(encoded)
                 probabilities = batch.predict(batch.spread([torch.from_numpy(mine.selected())]))[0]
             assert float(probabilities[mine.labels.index(mine.target)]) == pytest.approx(alone, abs=1e-5)

@@ -17,8 +17,8 @@ from rationales.masks.instant.masker_file import Masker, MaskerCard
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape
 from rationales.masks.instant.training import TrainSettings, train
 from rationales.masks.settings import ONE_MASK
-from rationales.models.fingerprint import fingerprint
-from rationales.models.tokens import TextInput
+from rationales.models.text.fingerprint import fingerprint
+from rationales.models.text.tokens import TextInput
 
 KEYWORDS = ("bridge", "joke")
 QUICK = TrainSettings(steps=160, inputs=16, learning_rate=1e-2, width=32, layers=1, heads=2, held_out=16, validations=2)
@@ -57,7 +57,7 @@ def text_batch(model, texts, seed=0):
 
 def untrained_masker(model, width=16, layers=1, heads=2):
     """A masker with random weights, for tests that do not depend on its quality."""
-    with model.borrowed():
+    with model.frozen():
         batch = text_batch(model, ["a soup"])
         shape = MaskerShape.of(batch, width=width, layers=layers, heads=heads)
         with torch.random.fork_rng():

@@ -12,7 +12,7 @@ from torch import nn
 import rationales
 from methods.test_every_method_images import PICTURES, model_of, network
 from rationales.methods import build
-from rationales.models.tokens import TextInput
+from rationales.models.text.tokens import TextInput
 
 attr = pytest.importorskip("captum.attr")
 
@@ -41,7 +41,7 @@ def plain(module, activation=nn.ReLU):
 
 
 def ours(model, batch, method, **options):
-    with model.borrowed():
+    with model.frozen():
         actual = build(method, options, "text" if batch.grid is None else "image").scores(batch, TARGET[: batch.inputs])
     return actual.scores
 
@@ -153,7 +153,7 @@ class TestWords:
     def test_gradients(self, reduce):
         model, batch, forward, words, empty, to_words = self.prepared()
         target = int(TARGET[0])
-        with model.borrowed():
+        with model.frozen():
             expected = {
                 "saliency": attr.Saliency(forward).attribute(words, target, abs=False),
                 "input-x-gradient": attr.InputXGradient(forward).attribute(words, target),
@@ -165,7 +165,7 @@ class TestWords:
 
     def test_the_paper_preset_is_fifty_steps_from_the_padding_token(self):
         model, batch, forward, words, empty, to_words = self.prepared()
-        with model.borrowed():
+        with model.frozen():
             expected = attr.IntegratedGradients(forward).attribute(words, empty, 2, n_steps=50)
         assert torch.allclose(ours(model, batch, "integrated-gradients", preset="paper"), to_words(expected, "sum"))
 
@@ -174,7 +174,7 @@ class TestWords:
         tokens = batch.owner[0]
         features = torch.where(tokens < batch.size[1], tokens, torch.full_like(tokens, batch.size[1]))[None, :, None]
         method = attr.FeatureAblation(lambda embedded: forward(embedded).softmax(-1))
-        with model.borrowed(), torch.no_grad():
+        with model.frozen(), torch.no_grad():
             expected = method.attribute(words, empty, 2, feature_mask=features.expand_as(words))
         per_word = torch.stack([expected[0, tokens == unit][0, 0] for unit in range(batch.size[1])])[None]
         assert torch.allclose(ours(model, batch, "occlusion", window=1), per_word, atol=1e-10)

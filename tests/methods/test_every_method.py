@@ -216,8 +216,8 @@ class TestEveryFamily:
         model = rationales.load(module, tokenizer)
         short = [text for text in TEXTS if len(tokenizer(text)["input_ids"]) <= model.limit]
         assert len(short) == 3
-        with model.borrowed(), torch.no_grad():
-            batch = model.batch(model.encode([rationales.models.tokens.TextInput(text) for text in short]))
+        with model.frozen(), torch.no_grad():
+            batch = model.batch(model.encode([rationales.models.text.tokens.TextInput(text) for text in short]))
             together = batch.logits(batch.ones())
             for number, text in enumerate(short):
                 encoding = tokenizer(text, return_tensors="pt")

@@ -94,7 +94,7 @@ class TestEveryMethod:
         target, built_method = torch.tensor([0, 1, 2]), build(method, QUICK.get(method, {}), "image")
         scores = []
         for budget in (1, 4, 1000):
-            with model.borrowed():
+            with model.frozen():
                 batch = model.batch(encoded)
                 batch.budget = budget
                 scores.append(built_method.scores(batch, target).scores)
@@ -147,7 +147,7 @@ class TestEveryMethod:
         encoded = model.encode([model.read(picture, None) for picture in PICTURES])
         half = torch.zeros(SIDE, SIDE, dtype=torch.bool)
         half[:, : SIDE // 2] = True
-        with model.borrowed():
+        with model.frozen():
             batch = model.batch([replace(encoded_image, real=half) for encoded_image in encoded])
             scores = build(method, QUICK.get(method, {}), "image").scores(batch, torch.tensor([0, 1, 2])).scores
         assert not scores[:, ~half.flatten()].any()

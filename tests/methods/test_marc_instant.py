@@ -40,7 +40,7 @@ def explain(model, texts, **options):
 
 
 def test_scores_are_in_the_order_and_of_the_size_that_the_predicted_parameters_give(model, file):
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         batch = text_batch(model, TEXTS)
         target = batch.predict().argmax(-1)
         masker = untrained_masker(model)
@@ -60,7 +60,7 @@ def test_scores_are_in_the_order_and_of_the_size_that_the_predicted_parameters_g
 def test_the_model_is_asked_once(model, file):
     calls = []
     handle = model.networks[0].module.register_forward_hook(lambda *_: calls.append(1))
-    with model.borrowed():
+    with model.frozen():
         batch = text_batch(model, TEXTS)
         MarcInstant(masker=file).scores(batch, torch.tensor([0, 1, 2]))
     handle.remove()

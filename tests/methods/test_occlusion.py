@@ -9,7 +9,7 @@ import rationales
 from methods.keyword import keyword_model
 from rationales.errors import OptionError
 from rationales.methods import build
-from rationales.models.tokens import TextInput
+from rationales.models.text.tokens import TextInput
 
 FILLER = ["Every", "morning", "the", "baker", "carried", "twelve", "loaves", "up", "the", "hill"]
 
@@ -47,7 +47,7 @@ def test_every_text_of_a_batch_has_its_own():
 def test_the_segments_of_a_text_have_the_window_of_the_text():
     module, tokenizer = keyword_model("joke")
     model = rationales.load(module, tokenizer, segment=40, overlap=8)
-    with model.borrowed():
+    with model.frozen():
         batch = model.batch(model.encode([TextInput(text_of(120))]))
         adapted, fixed = (
             build("occlusion", options).scores(batch, batch.predict().argmax(-1)).scores

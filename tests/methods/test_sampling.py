@@ -14,9 +14,9 @@ import rationales
 from methods.test_every_method_images import PICTURES, model_of, network
 from rationales.errors import OptionError
 from rationales.methods import build
-from rationales.models.players import players
-from rationales.models.randomness import fold, normal, uniform
-from rationales.models.tokens import TextInput
+from rationales.methods.support.feature_groups import feature_groups
+from rationales.models.batch.randomness import fold, normal, uniform
+from rationales.models.text.tokens import TextInput
 
 TEXTS = ["The soup was bad.", "Dull.", "Nobody laughed at the joke, not even he who told it."]
 TARGET = torch.tensor([2, 0, 1])
@@ -38,13 +38,13 @@ def pixels():
 
 def scores(model, batch, method, **options):
     kind = "text" if batch.grid is None else "image"
-    with model.borrowed():
+    with model.frozen():
         return build(method, options, kind).scores(batch, TARGET).scores
 
 
 def games(model, batch, cell=0):
     """For each row its game (what a set of kept units is worth, by the plain batch) and its number of players."""
-    groups = players(batch, cell)
+    groups = feature_groups(batch, cell)
 
     def game_of(row):
         known = {}
@@ -56,7 +56,7 @@ def games(model, batch, cell=0):
                 kept[index[list(chosen)]] = 1
                 keep = batch.ones()
                 keep[row] = groups.spread(kept)
-                with model.borrowed(), torch.no_grad():
+                with model.frozen(), torch.no_grad():
                     alone = batch.take([row])
                     keep = keep[row : row + 1, : alone.size[1]]
                     known[chosen] = float(alone.logits(keep).softmax(-1)[0, TARGET[row]])
@@ -68,7 +68,7 @@ def games(model, batch, cell=0):
 
 
 def orders_of(batch, row, count, orders, cell=0):
-    groups, rank = players(batch, cell), torch.tensor([row])
+    groups, rank = feature_groups(batch, cell), torch.tensor([row])
     ranks = [groups.order(batch, rank, torch.tensor([[number]]))[0, 0] for number in range(orders)]
     return [rank.argsort()[:count].tolist() for rank in ranks]
 
@@ -97,7 +97,7 @@ class TestShapleySampling:
     def test_every_word_is_first_as_often_as_another(self, words):
         """Within five standard deviations of a fair draw."""
         _, batch = words
-        groups, orders = players(batch), 5000
+        groups, orders = feature_groups(batch), 5000
         count = int(groups.count[2])
         first = groups.order(batch, torch.tensor([2]), torch.arange(orders)[:, None])[:, 0].argmin(-1)
         share = torch.bincount(first, minlength=count) / orders
@@ -119,7 +119,7 @@ class TestKernelShap:
         model, batch = words
         method = build("kernel-shap", {"samples": samples})
         actual = scores(model, batch, "kernel-shap", samples=samples)
-        groups = players(batch)
+        groups = feature_groups(batch)
         game, count = games(model, batch)[2]
         kept = method.kept(batch, groups, torch.tensor([2]), torch.arange(samples))[:, 0]
         sets = [frozenset(torch.nonzero(kept_set).flatten().tolist()) for kept_set in kept]
@@ -131,7 +131,7 @@ class TestKernelShap:
     def test_sets_are_drawn_by_the_kernel(self, words):
         """The sizes of many sets follow the kernel times the number of sets of each size."""
         _, batch = words
-        groups = players(batch)
+        groups = feature_groups(batch)
         count, samples = int(groups.count[2]), 20_000
         method = build("kernel-shap", {"samples": 100})
         sizes = method.kept(batch, groups, torch.tensor([2]), torch.arange(samples))[:, 0].sum(-1)
@@ -169,7 +169,7 @@ class TestLime:
         options = {"samples": 80} | options
         method = build("lime", options)
         actual = scores(model, batch, "lime", **options)
-        groups = players(batch)
+        groups = feature_groups(batch)
         for row, (game, count) in enumerate(games(model, batch)):
             kept = method.kept(batch, groups, torch.tensor([row]), torch.arange(80))[:, 0, :count]
             sets = [frozenset(torch.nonzero(kept_set).flatten().tolist()) for kept_set in kept]
@@ -185,7 +185,7 @@ class TestLime:
         batch = model.batch(model.encode([TextInput("bread " * 40)]))
         method = build("lime", {"preset": "paper"})
         assert (method.samples, method.kernel, method.ridge) == (50, 0.0, 0.0)
-        hidden = ~method.kept(batch, players(batch), torch.tensor([0]), torch.arange(500))[:, 0]
+        hidden = ~method.kept(batch, feature_groups(batch), torch.tensor([0]), torch.arange(500))[:, 0]
         assert not hidden[0].any()
         picked = set()
         for row in hidden[1:].tolist():
@@ -212,13 +212,13 @@ class TestNoise:
     def gradient(self, model, batch, row, point):
         alone = batch.take([row])
         embedded = point[None].clone().requires_grad_()
-        with model.borrowed():
+        with model.frozen():
             return torch.autograd.grad(alone.logits_from(embedded)[0, TARGET[row]], embedded)[0][0]
 
     def sample_noise(self, batch, row, samples):
         """(samples, *read) noise relative to the strength of what is read."""
         alone = batch.take([row])
-        read, inside = alone.embedded()[0], alone.inside()[0].expand_as(alone.embedded()[0])
+        read, inside = alone.input_embeddings()[0], alone.unit_region()[0].expand_as(alone.input_embeddings()[0])
         keys = fold(fold(alone.rows.key.repeat(samples), torch.arange(samples)), 0)
         return read, normal(keys, read.shape, read.dtype) * read[inside].square().mean().sqrt() * inside
 
@@ -239,7 +239,7 @@ class TestNoise:
         for row in range(3):
             alone = batch.take([row])
             read, noise = self.sample_noise(batch, row, 4)
-            empty, total = alone.emptied()[0], torch.zeros_like(read)
+            empty, total = alone.all_replaced()[0], torch.zeros_like(read)
             for sample in range(4):
                 position = uniform(fold(alone.rows.key, sample, 1), 1)[0, 0]
                 difference = read + 0.2 * noise[sample] - empty

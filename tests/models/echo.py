@@ -40,7 +40,7 @@ class Echo(nn.Module):
         return self.embedding(input_ids).flatten(1)
 
 
-def echo(text: str, **more: Any) -> tuple[Echo, Any]:
+def echo(text: str, **options: Any) -> tuple[Echo, Any]:
     """The model for this text and its tokenizer."""
     tokenizer = tokenizer_of("bert")
-    return Echo(len(tokenizer(text)["input_ids"]), **more).double(), tokenizer
+    return Echo(len(tokenizer(text)["input_ids"]), **options).double(), tokenizer

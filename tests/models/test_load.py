@@ -16,7 +16,7 @@ from rationales.errors import ModelError, OptionError
 from rationales.models.audio.model import AudioModel
 from rationales.models.image.model import ImageModel
 from rationales.models.recognition import pretrained_kind
-from rationales.models.text import TextModel
+from rationales.models.text.model import TextModel
 
 pytest.importorskip("PIL")
 transformers = pytest.importorskip("transformers")

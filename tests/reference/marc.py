@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from rationales.models.tokens import Encoded, TokenRow
+from rationales.models.text.tokens import EncodedText, TokenRow
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LiteralSettings:
 
 
 def explain(
-    model: nn.Module, encoded: Encoded, target: int, baseline_id: int, head: str, settings: LiteralSettings
+    model: nn.Module, encoded: EncodedText, target: int, baseline_id: int, head: str, settings: LiteralSettings
 ) -> list[Tensor]:
     """For each segment of one input the keep of each of its words."""
     parameters = [
@@ -76,7 +76,7 @@ def limit(parameters: Sequence[Sequence[tuple[Tensor, Tensor]]], settings: Liter
 
 def loss(
     model: nn.Module,
-    encoded: Encoded,
+    encoded: EncodedText,
     parameters: Sequence[Sequence[tuple[Tensor, Tensor]]],
     target: int,
     baseline_id: int,

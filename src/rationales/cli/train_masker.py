@@ -84,7 +84,7 @@ def train_masker(
         import rationales
         from rationales.masks.instant.training import TrainSettings, train
         from rationales.methods import build
-        from rationales.models.text import TextModel
+        from rationales.models.text.model import TextModel
 
         train_settings = _train_settings(TrainSettings(seed=seed), train_options)
         marc = build("marc", objective_options)  # checks names and values

@@ -156,7 +156,7 @@ def _image_metric(model: Model, metric: Metric, example: Any, encoded: Any, raw:
         return float("nan")
     source = encoded.source
     height, width = source.size
-    scores = model.describe(encoded, torch.from_numpy(raw.scores))["scores"].reshape(height, width)
+    scores = model.describe(encoded, torch.from_numpy(raw.scores)).scores.reshape(height, width)
     boxes = example.boxes
     if source.reduced_from is not None:  # the boxes refer to the image as it was stored
         down, across = height / source.reduced_from[0], width / source.reduced_from[1]

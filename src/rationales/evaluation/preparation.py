@@ -31,7 +31,7 @@ from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.models.model import Model
-from rationales.models.text import TextModel
+from rationales.models.text.model import TextModel
 from rationales.options import whole_number
 from rationales.rationale import Rule
 from rationales.version import __version__
@@ -90,7 +90,7 @@ class PreparedEvaluation:
                 if model.kind == "text" and judged_on_units(protocol, example):
                     self._extents[number] = unit_extents(example, encoding.units)
             batch = model.batch(encoded, self.settings.seed)
-            with model.borrowed():
+            with model.frozen():
                 probabilities = batch.predict().double().cpu().numpy()
             if not np.isfinite(probabilities).all():
                 broken = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0])

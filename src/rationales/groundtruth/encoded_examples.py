@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rationales.data.example import Example
-from rationales.errors import DataError, ModelError
+from rationales.errors import DataError
 from rationales.groundtruth.image_examples import read_pixels
 from rationales.groundtruth.networks.vocabulary import PADDING_ID
+from rationales.models.batch.heads import output_logits
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, for pixels in [0, 1]
 SORTED_BATCHES = 20  # batches within which texts are sorted by length
@@ -44,10 +45,7 @@ class EncodedExamples(ABC):
         """(R, classes): the logits of these examples."""
         arguments, keywords = self.model_arguments(index)
         output: Any = module(*arguments, **keywords)
-        logits: Any = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
-        if not isinstance(logits, Tensor) or logits.dim() != 2:
-            raise ModelError("the model does not return one row of logits for each example; is it a classifier?")
-        return logits
+        return output_logits(output, "example")
 
     def loss(self, module: nn.Module, index: Tensor, training_progress: float) -> Tensor:
         """The training loss: `module.loss(..., labels=, training_progress=)` if it exists, else the cross-entropy."""

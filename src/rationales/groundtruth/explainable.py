@@ -13,12 +13,12 @@ from rationales.errors import ModelError
 from rationales.groundtruth.encoded_examples import MEAN, STD, EncodedExamples
 from rationales.methods import Attribution, Method
 from rationales.methods.method import Progress
+from rationales.methods.support.feature_maps import watch_outputs
 from rationales.models.batch import Batch
-from rationales.models.features import outputs
 from rationales.models.image.loading import from_pixels
 from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import Fit
-from rationales.models.text import TextModel, text_model
+from rationales.models.text.model import TextModel, text_model
 
 
 def image_model(
@@ -49,7 +49,7 @@ class Inherent(Method):
         def compute() -> None:
             for block in batch.blocks():
                 recorded: list[Tensor] = []
-                with torch.no_grad(), outputs(_explanation(batch.modules[block.view]), recorded.append):
+                with torch.no_grad(), watch_outputs(_explanation(batch.modules[block.view]), recorded.append):
                     batch.forward(block.piece(1), batch.ones()[block.row], None)
                 scores[block.row] = batch.to_units(recorded[-1].to(scores)[..., None], "sum", block.row)
 
@@ -63,7 +63,7 @@ def selection_rate(module: nn.Module, examples: EncodedExamples, batch_size: int
     """The share of all words that a rationale model selects, %Sel."""
     n_selected, n_words = 0, 0
     recorded: list[Tensor] = []
-    with torch.no_grad(), outputs(_explanation(module), recorded.append):
+    with torch.no_grad(), watch_outputs(_explanation(module), recorded.append):
         for index in examples.batches(batch_size, torch.arange(len(examples))):
             examples.logits(module, index)
             n_selected += int((recorded.pop() > 0).sum())

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rationales.models.batch import Batch
-from rationales.models.randomness import fold, uniform
+from rationales.models.batch.randomness import fold, uniform
 
 LOWEST, HIGHEST = 0.05, 0.95
 GOLDEN = 0.6180339887498949  # fractional parts of its multiples cover [0, 1] evenly from the start

@@ -11,8 +11,8 @@ from rationales.masks.field import sources
 from rationales.masks.grid import neighbour_difference
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
-from rationales.models.heads import Head
-from rationales.models.probing import explained
+from rationales.models.batch.heads import Head
+from rationales.models.batch.queries import explained_output
 
 SHORT_UNITS, LONG_UNITS = 40, 120  # units
 SQUEEZE = 5e-6  # probabilities are mapped from [0, 1] to [SQUEEZE, 1 - SQUEEZE] before the logarithm
@@ -44,7 +44,7 @@ class Problem:
         view = mask_rows(self.batch.rows.key, self.batch).remainder(self.batch.views) + step
         view = view.remainder(self.batch.views)
         floor = self.complement_floor.gather(1, view[:, None])
-        return replace(self, batch=self.batch.seen_on(view), complement_floor=floor)
+        return replace(self, batch=self.batch.on_baseline(view), complement_floor=floor)
 
 
 def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tensor:
@@ -114,9 +114,9 @@ def log_odds(batch: Batch, target: Tensor, logits: Tensor, indicative: float) ->
     Unlike a probability they do not saturate where the model is certain.
     """
     row_target = target[batch.rows.input]
-    value = explained(batch, logits, row_target, "log-odds")
+    value = explained_output(batch, logits, row_target, "log-odds")
     if indicative > 0:
-        value = (1 - indicative) * value + indicative * explained(batch, logits, row_target, "logit")
+        value = (1 - indicative) * value + indicative * explained_output(batch, logits, row_target, "logit")
     return batch.pool(value.unsqueeze(-1)).squeeze(-1)
 
 

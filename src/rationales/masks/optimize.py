@@ -20,7 +20,7 @@ from rationales.masks.optimizer_step import BETAS, EPSILON, keep_logit
 from rationales.masks.settings import MaskSettings
 from rationales.masks.stopping import MaskProgress, Stopping, stopping
 from rationales.models.batch import Batch
-from rationales.models.precision import in_half
+from rationales.models.fast.precision import in_half_precision
 
 FIELD_RANGE = (-16.118095, 15.942385)  # logits of 1e-7 and of 1 - 1e-7 in single precision
 
@@ -120,7 +120,7 @@ def fast_precision(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSet
     if precision == "auto":
         fast = batch.device.type == "cuda" and torch.cuda.get_device_capability(batch.device)[0] >= 8
         precision = "bfloat16" if fast and batch.dtype == torch.float32 else "full"
-    if precision == "bfloat16" and (half := in_half(batch)) is not None:
+    if precision == "bfloat16" and (half := in_half_precision(batch)) is not None:
         return half, replace(settings, precision="full")
     return batch, replace(settings, precision=precision)
 
@@ -157,7 +157,7 @@ def _admit_inputs(active: Sequence[int], waiting: list[int], cost: Sequence[Sequ
 
     def fits(count: int) -> bool:
         row_costs = [row_cost for number in [*active, *waiting[:count]] for row_cost in cost[number]]
-        return batch.held(row_costs) <= batch.budget
+        return batch.cost_of(row_costs) <= batch.budget
 
     lower, upper = 0 if active else 1, len(waiting)
     while lower < upper:

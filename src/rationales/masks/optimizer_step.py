@@ -13,7 +13,7 @@ from rationales.masks.objective import Problem, loss, mask_rows, shortness
 from rationales.masks.optimizer_state import OptimizerState, bounded_sigma
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch, Noise
-from rationales.models.randomness import fold, uniform
+from rationales.models.batch.randomness import fold, uniform
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # the defaults of Adam
 FLIP_PURPOSE, NOISE_PURPOSE = 1, 2  # keys of random streams, so that no random number is used twice

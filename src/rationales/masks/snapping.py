@@ -1,6 +1,6 @@
 """Moves the edges of spans to those of word groups where the loss allows it: "[[falls]] apart" -> "[[falls apart]]".
 
-The scores do not change, only the selection. At every edge where a span cuts a phrase (models/word_groups.py) at most
+The scores do not change, only the selection. At every edge where a span cuts a phrase (text/word_groups.py) at most
 two words are added or removed, never across punctuation, and never the span's best word. Each change, and all of them
 together, are accepted by their loss: the evidence in the rationale and in the complement (Eq. 2 and 4).
 """
@@ -17,8 +17,8 @@ from torch import Tensor
 from rationales.masks.objective import complement_term, squeeze, sufficiency_term
 from rationales.masks.postprocess import LOSS_SLACK, LOST_TARGET_SHARE, SUFFICIENT
 from rationales.models.batch import Batch
-from rationales.models.probing import answers
-from rationales.models.word_groups import Cuts, cuts
+from rationales.models.batch.queries import outputs_under_keeps
+from rationales.models.text.word_groups import Cuts, cuts
 from rationales.rationale_parts import Unit
 
 MAX_MOVED_WORDS = 2  # of one edge
@@ -198,7 +198,9 @@ class _LossQuery:
         )  # (k, S, n)
         keeps = torch.stack([keep, ~keep & batch.rows.real], 1).flatten(0, 1)  # each followed by its complement
         count = 2 * torch.tensor(counts, device=batch.device)[batch.rows.input]
-        probabilities = answers(batch, self.target, lambda row, variant: keeps[variant[:, None], row], count)
+        probabilities = outputs_under_keeps(
+            batch, self.target, lambda row, variant: keeps[variant[:, None], row], count
+        )
         pooled = batch.pool(probabilities[..., None]).mean(-2).squeeze(-1)  # (2 k, inputs)
         kept, left = pooled[0::2], pooled[1::2]
         full = self.full.gather(1, self.target[:, None]).squeeze(1)

@@ -19,9 +19,9 @@ from rationales.masks.postprocess import final_scores, mask_size
 from rationales.methods.marc import EMPTY_MASK, FULL_MASK, Marc
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
-from rationales.models.fingerprint import fingerprint
-from rationales.models.probing import check_gradients
-from rationales.models.text_batch import TextBatch
+from rationales.models.batch.queries import check_gradients
+from rationales.models.text.batch import TextBatch
+from rationales.models.text.fingerprint import fingerprint
 from rationales.options import check_option, option
 from rationales.rationale import Note, Rule
 

@@ -97,7 +97,7 @@ def _open_embedded(device: str) -> tuple[nn.Module, Any]:
     if _embedded_where() is None:
         raise ModelError("the embedded model is missing from this installation; install the package again")
     if device == "cpu":  # faster: without importing the models of transformers
-        from rationales.models.bert import load_bert
+        from rationales.models.text.bert import load_bert
 
         return load_bert(folder), embedded_tokenizer()
     return load_with_transformers(), embedded_tokenizer()

@@ -127,7 +127,7 @@ def _load_image(request: LoadRequest) -> Any:
 
 
 def _load_text(request: LoadRequest) -> Any:
-    from rationales.models.loading import load_text
+    from rationales.models.text.loading import load_text
 
     return load_text(
         request.source,

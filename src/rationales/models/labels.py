@@ -1,4 +1,4 @@
-"""Which class a person means."""
+"""Names of classes, and the class that a label or index refers to."""
 
 from __future__ import annotations
 
@@ -10,46 +10,48 @@ from torch import nn
 
 from rationales.errors import OptionError
 
-SHOWN = 12  # labels listed in a message
-SUGGESTED, SIMILAR = 3, 0.7  # labels suggested for one that is not known, and how alike they must be spelled
+LISTED_LABELS = 12  # in a message
+MAX_SUGGESTIONS, MIN_SIMILARITY = 3, 0.7  # of labels for an unknown label; difflib's ratio of their spelling
 
 
-def class_names(module: nn.Module, given: Sequence[str] | None) -> Sequence[str]:
-    """The names of the classes: as given, or as the module's configuration says."""
-    if given is not None:
-        return given
-    named = getattr(getattr(module, "config", None), "id2label", None)
-    if not named:
+def class_names(module: nn.Module, labels: Sequence[str] | None) -> Sequence[str]:
+    """`labels`, or the class names in the module's configuration."""
+    if labels is not None:
+        return labels
+    configured = getattr(getattr(module, "config", None), "id2label", None)
+    if not configured:
         raise OptionError("the module does not name its classes; pass labels=[...]")
-    return [str(named[index]) for index in sorted(named, key=int)]
+    return [str(configured[index]) for index in sorted(configured, key=int)]
 
 
-def label_number(labels: Sequence[str], wanted: str | int | None) -> int | None:
-    """The number of a class given by its label (any case) or its number; None stays None."""
-    if wanted is None:
+def label_index(labels: Sequence[str], label: str | int | None) -> int | None:
+    """Index of a class given by its label (in any case) or index; None for None."""
+    if label is None:
         return None
-    if hasattr(wanted, "__index__") and not isinstance(wanted, bool):  # NumPy's and tensors' integers, too
-        number = operator.index(wanted)
+    if hasattr(label, "__index__") and not isinstance(label, bool):  # NumPy's and tensors' integers, too
+        number = operator.index(label)
         if 0 <= number < len(labels):
             return number
-    if isinstance(wanted, str):
-        lowered = [label.lower() for label in labels]
-        if wanted in labels:
-            return list(labels).index(wanted)
-        if wanted.lower() in lowered:
-            return lowered.index(wanted.lower())
-        if wanted.isdecimal() and int(wanted) < len(labels):
-            return int(wanted)
-    known = ", ".join(labels[:SHOWN]) + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
-    raise OptionError(f"the model has no label {wanted!r}{_suggestion(labels, wanted)}; its labels are: {known}")
+    if isinstance(label, str):
+        lowered = [name.lower() for name in labels]
+        if label in labels:
+            return list(labels).index(label)
+        if label.lower() in lowered:
+            return lowered.index(label.lower())
+        if label.isdecimal() and int(label) < len(labels):
+            return int(label)
+    known = ", ".join(labels[:LISTED_LABELS]) + (
+        f" and {len(labels) - LISTED_LABELS} more" if len(labels) > LISTED_LABELS else ""
+    )
+    raise OptionError(f"the model has no label {label!r}{_suggestion(labels, label)}; its labels are: {known}")
 
 
-def _suggestion(labels: Sequence[str], wanted: object) -> str:
-    """The labels that are spelled nearly like this one, or hold it as a part, as a question; else nothing."""
-    if not isinstance(wanted, str) or not wanted.strip():
+def _suggestion(labels: Sequence[str], label: object) -> str:
+    """A question that suggests labels with a similar spelling or that contain this label; else empty."""
+    if not isinstance(label, str) or not label.strip():
         return ""
-    by_lower_case = {label.lower(): label for label in labels}
-    parts = [label for label in by_lower_case if wanted.lower() in label]
-    similar = difflib.get_close_matches(wanted.lower(), by_lower_case, SUGGESTED, SIMILAR)
-    close = list(dict.fromkeys([*similar, *parts]))[:SUGGESTED]
-    return f" (did you mean {' or '.join(by_lower_case[label] for label in close)}?)" if close else ""
+    by_lower_case = {name.lower(): name for name in labels}
+    containing = [name for name in by_lower_case if label.lower() in name]
+    similar = difflib.get_close_matches(label.lower(), by_lower_case, MAX_SUGGESTIONS, MIN_SIMILARITY)
+    close = list(dict.fromkeys([*similar, *containing]))[:MAX_SUGGESTIONS]
+    return f" (did you mean {' or '.join(by_lower_case[name] for name in close)}?)" if close else ""

@@ -16,8 +16,8 @@ from rationales.models.model import Model
 if TYPE_CHECKING:
     from rationales.models.audio.model import AudioModel
     from rationales.models.image.model import ImageModel
-    from rationales.models.loading import Source
-    from rationales.models.text import TextModel
+    from rationales.models.text.loading import Source
+    from rationales.models.text.model import TextModel
 
 
 def load(

@@ -1,4 +1,4 @@
-"""What a model must offer to be explained, whatever it reads."""
+"""The interface of a model that can be explained, whatever its kind of input."""
 
 from __future__ import annotations
 
@@ -16,36 +16,30 @@ from rationales.rationale import Note
 
 @dataclass(frozen=True, eq=False)
 class InputDescription:
-    """What a result says of an input, in the input's own units."""
+    """The fields of a Rationale that depend on the kind of input."""
 
     text: str
-    units: Any
+    units: Any  # tuple of Unit, or Grid, Frames, Spectrogram
     scores: np.ndarray  # (units,)
     pair: str | None = None
     image: np.ndarray | None = None  # (height, width, 3) uint8
-    sound: np.ndarray | None = None  # (samples,) float32
+    sound: np.ndarray | None = None
     name: str | None = None
-    baseline: str | None = None  # where each input has its own
+    baseline: str | None = None  # None: the model's
     segments: int = 1
     notes: tuple[Note, ...] = ()
-    read_mask: np.ndarray | None = None  # (units,) bool: what the model reads, where results have other units
-
-    @classmethod
-    def of(cls, fields: dict[str, Any]) -> InputDescription:
-        """From the fields that `Model.describe` gives."""
-        known = dict(fields)
-        return cls(read_mask=known.pop("read", None), notes=tuple(known.pop("notes", ())), **known)
+    read_mask: np.ndarray | None = None  # (units,) bool: units that the model reads; None: all of them
 
 
 class Model(Protocol):
-    """A classifier with everything around it that turns inputs into rows and scores into results."""
+    """A classifier together with what turns inputs into rows and scores into results."""
 
     name: str
     labels: tuple[str, ...]
 
     @property
     def kind(self) -> str:
-        """What it reads: text, image, audio or spectrogram."""
+        """Kind of input: text, image, audio or spectrogram."""
 
     @property
     def unit(self) -> str:
@@ -55,26 +49,23 @@ class Model(Protocol):
     def baseline(self) -> str:
         """What a replaced unit becomes."""
 
-    def read(self, given: Any, name: str | None) -> Any:
-        """An input from what the user gave, checked."""
+    def read(self, raw_input: Any, name: str | None) -> Any:
+        """A checked input made from what the user passed."""
 
     def title(self, source: Any) -> str:
-        """What to call an input in a message."""
+        """The name of an input in messages."""
 
     def encode(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Inputs cut into units and rows; each has its `source`."""
+        """The inputs divided into units and rows; each result has its input as `source`."""
 
     def batch(self, encoded: Sequence[Any], seed: int = 0) -> Batch:
-        """The rows of these inputs together."""
+        """One batch of the rows of these inputs."""
 
-    def describe(self, encoded: Any, scores: Tensor) -> dict[str, Any]:
-        """The fields of a Rationale that depend on the kind of input; `scores` is (units,).
+    def describe(self, encoded: Any, scores: Tensor) -> InputDescription:
+        """What a result says of the input; `scores` is (units,) over the units of the batch."""
 
-        Where results have other units than the batch, `read` (units,) says which of them the model reads.
-        """
+    def target(self, label: str | int | None) -> int | None:
+        """Index of a class given by its label or index; None for None."""
 
-    def target(self, wanted: str | int | None) -> int | None:
-        """The number of a class given by label or number."""
-
-    def borrowed(self) -> AbstractContextManager[None]:
-        """Frozen inside the block, given back as it was."""
+    def frozen(self) -> AbstractContextManager[None]:
+        """Context in which the networks are frozen; on exit all their flags are restored."""

@@ -1,4 +1,4 @@
-"""Transformers without its progress bars and reports."""
+"""transformers without progress bars and warnings."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """No progress bars and no warnings of transformers inside the block; its settings are restored afterwards.
+    """No progress bars and no warnings of transformers inside the block; its settings are restored on exit.
 
-    What its reports would say of missing or mismatched weights is read from the loading info instead, and raised.
+    Missing or mismatched weights are read from the loading info and raised instead (`pretrained.check_report`).
     """
     from huggingface_hub import utils
     from transformers.utils import logging as module
 
     logging: Any = module  # parts of it are untyped
-    hub: Any = utils  # which exports these functions without saying so
+    hub: Any = utils  # exports these functions without declaring them
     level, bars, hub_bars = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.are_progress_bars_disabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -27,7 +27,7 @@ def quiet_transformers() -> Iterator[None]:
     finally:
         logging.set_verbosity(level)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of HF_HUB_DISABLE_PROGRESS_BARS, which wins anyhow
+            warnings.simplefilter("ignore")  # about HF_HUB_DISABLE_PROGRESS_BARS, which takes precedence
             if bars:
                 logging.enable_progress_bar()
             (hub.disable_progress_bars if hub_bars else hub.enable_progress_bars)()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.errors import ModelError
-from rationales.models.loading import hub_reachable
+from rationales.models.pretrained import hub_reachable
 from rationales.models.quiet import quiet_transformers
 
 # XForTaskClassification, as transformers calls them; audio comes first: some of its classes are …ForSequence…

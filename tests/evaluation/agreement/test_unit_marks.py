@@ -23,7 +23,7 @@ from rationales.evaluation.metrics import METRICS
 from rationales.evaluation.protocols import PRESETS, Protocol
 from rationales.evaluation.scores.attribution import RawScores
 from rationales.evaluation.tables.table import Table
-from rationales.models.units import words
+from rationales.models.text.units import words
 from rationales.rationale import Unit
 
 SHARP = [{"name": "occlusion", "options": {"window": 1}, "title": "sharp"}]

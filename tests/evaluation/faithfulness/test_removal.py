@@ -20,7 +20,7 @@ from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.evaluation.faithfulness.removal import with_removal_baseline, with_special
 from rationales.evaluation.faithfulness.rewriting import plain_rows, rewrite, token_rows
 from rationales.evaluation.protocols import Protocol
-from rationales.models.tokens import TextInput
+from rationales.models.text.tokens import TextInput
 
 TEXT = "I did not like the soup, but the bread wasn't bad at all!"
 HALF = Protocol(levels=(0.5,), label="gold")

@@ -36,7 +36,7 @@ def masker(keyword_classifier):
 
 
 def test_above_zero_is_the_rationale(keyword_classifier):
-    with keyword_classifier.borrowed():
+    with keyword_classifier.frozen():
         batch = text_batch(keyword_classifier, [BOTH, LONG])
         fields = target_field(batch, torch.tensor([1, 1]), OBJECTIVE)
         results = rationales.explain(keyword_classifier, [BOTH, LONG], options={"steps": 20})
@@ -53,7 +53,7 @@ def test_a_text_is_optimised_once(keyword_classifier, monkeypatch):
         "rationales.masks.instant.distillation.target_field",
         lambda batch, target, objective: batch_sizes.append(batch.inputs) or torch.zeros(batch.masks, batch.size[1]),
     )
-    with keyword_classifier.borrowed():
+    with keyword_classifier.frozen():
         buckets = LengthBuckets(keyword_classifier, [keyword_classifier.read(text, None) for text in sentences(12)], 0)
         (bucket,) = list(buckets)
         network, distillation = (
@@ -70,7 +70,7 @@ def test_the_loss_is_the_mean_squared_difference(keyword_classifier, monkeypatch
         "rationales.masks.instant.distillation.target_field",
         lambda batch, *_: torch.full((batch.masks, batch.size[1]), 0.25),
     )
-    with keyword_classifier.borrowed(), torch.no_grad():
+    with keyword_classifier.frozen(), torch.no_grad():
         (bucket,) = list(
             LengthBuckets(keyword_classifier, [keyword_classifier.read(text, None) for text in sentences(4)], 0)
         )
@@ -87,7 +87,7 @@ def test_the_loss_is_the_mean_squared_difference(keyword_classifier, monkeypatch
 
 
 def test_other_classes_are_a_share_of_the_texts(keyword_classifier):
-    with keyword_classifier.borrowed():
+    with keyword_classifier.frozen():
         batch = text_batch(keyword_classifier, sentences(200))
     predicted_labels = torch.ones(batch.inputs, dtype=torch.long)
     is_other = draw_targets(batch, predicted_labels, 0.2) != predicted_labels
@@ -120,13 +120,13 @@ class TestImitation:
         file = str(masker.save(tmp_path / "masker.safetensors"))
         calls = []
         handle = keyword_classifier.networks[0].module.register_forward_hook(lambda *_: calls.append(1))
-        with keyword_classifier.borrowed():
+        with keyword_classifier.frozen():
             MarcInstant(masker=file).scores(text_batch(keyword_classifier, [BOTH, LONG]), torch.tensor([1, 1]))
         handle.remove()
         assert len(calls) == 1
 
     def test_refining_stays_near_the_prediction_in_long_texts(self, keyword_classifier, masker):
-        with keyword_classifier.borrowed():
+        with keyword_classifier.frozen():
             batch = text_batch(keyword_classifier, [LONG])
             start, target = masker(batch, torch.tensor([1])), torch.tensor([1])
             z = field_of(batch, OBJECTIVE, *start)

@@ -25,7 +25,7 @@ def model():
 
 
 def predictions(masker, model):
-    with model.borrowed():
+    with model.frozen():
         return masker(text_batch(model, [TEXT]), torch.tensor([1]))
 
 

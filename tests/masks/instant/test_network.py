@@ -16,7 +16,7 @@ from reference.masker import predict as predict_literally
 import rationales
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
 from rationales.masks.settings import ONE_MASK
-from rationales.models.hidden import insight
+from rationales.models.text.hidden_states import hidden_states
 
 TEXTS = [
     "Dull",
@@ -38,7 +38,7 @@ def prepared(family="bert", **arguments):
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
 def test_equals_the_literal_prediction_row_by_row(family):
     model, network = prepared(family)
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         batch = text_batch(model, TEXTS)
         w, sigma = predict_parameters(network, batch, TARGET, ONE_MASK)
         row = 0
@@ -46,7 +46,7 @@ def test_equals_the_literal_prediction_row_by_row(family):
             alone = text_batch(model, [text])
             for mask in range(alone.masks):
                 segment = _only(alone, mask)
-                internals = insight(segment, next(segment.blocks(1)))
+                internals = hidden_states(segment, next(segment.blocks(1)))
                 words = int(segment.rows.real.sum())
                 owner = [unit if unit < segment.size[1] else None for unit in segment.owner[0].tolist()]
                 length = torch.tensor([words]).double().log1p() - 4
@@ -78,7 +78,7 @@ def _only(batch, row):
 
 def test_alone_in_any_order_and_in_any_pieces():
     model, network = prepared()
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         batch = text_batch(model, TEXTS)
         expected = predict_parameters(network, batch, TARGET, ONE_MASK)
         batch.budget = 1  # every row by itself
@@ -93,7 +93,7 @@ def test_alone_in_any_order_and_in_any_pieces():
 @settings(max_examples=15)
 def test_sigma_stays_within_the_optimisations_limits_and_w_is_for_words_alone(words):
     model, network = prepared()
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         batch = text_batch(model, [" ".join(words), "Dull soup"])
         for share, max_sigma in ((0.125, 6.0), (0.0, 0.0), (0.0, 3.0)):
             network.shape = replace(network.shape, max_sigma=max_sigma)
@@ -109,7 +109,7 @@ def test_sigma_stays_within_the_optimisations_limits_and_w_is_for_words_alone(wo
 
 def test_another_target_is_another_question():
     model, network = prepared()
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         batch = text_batch(model, TEXTS[1:2])
         w_by_target = [predict_parameters(network, batch, torch.tensor([target]), ONE_MASK)[0] for target in range(3)]
     assert not torch.allclose(w_by_target[0], w_by_target[1], atol=1e-3)
@@ -118,7 +118,7 @@ def test_another_target_is_another_question():
 
 def test_a_model_that_shows_no_layers_is_read_at_its_words():
     model = rationales.load(*keyword_model("bridge"))
-    with model.borrowed():
+    with model.frozen():
         shape = MaskerShape.of(text_batch(model, ["a soup"]), width=16)
     assert (shape.state_size, shape.state_layers) == (0, 0)
     assert shape.embedding_size == len(model.tokenizer)

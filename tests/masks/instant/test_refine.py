@@ -31,7 +31,7 @@ def ready():
     module, tokenizer = tiny("bert")
     model = rationales.load(module.double(), tokenizer, segment=40, overlap=8)
     masker = untrained_masker(model)
-    with model.borrowed():
+    with model.frozen():
         batch = text_batch(model, TEXTS)
         yield batch, masker(batch, TARGET)
 

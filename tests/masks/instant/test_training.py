@@ -34,7 +34,7 @@ def small(**arguments):
 
 def keeps(masker, model, texts, target):
     """For each text its words and their keeps."""
-    with model.borrowed():
+    with model.frozen():
         encoded = model.encode([model.read(text, None) for text in texts])
         batch = model.batch(encoded)
         start = masker(batch, torch.tensor([target] * len(texts)))
@@ -143,7 +143,7 @@ class TestTheModel:
         modules = [tiny("bert", seed=seed)[0] for seed in (0, 1)]
         model = rationales.load(modules, tiny("bert")[1])
         masker = train(model, [*TEXTS, LONG], BRIEF)
-        with model.borrowed():
+        with model.frozen():
             batch = text_batch(model, [LONG])
             w, _ = masker(batch, torch.tensor([0]))
         assert w.shape == (batch.masks, batch.size[1])

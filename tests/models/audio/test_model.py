@@ -15,7 +15,7 @@ from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
 from rationales.models.audio.baselines import blur
 from rationales.models.audio.model import AudioModel
-from rationales.models.heads import Head
+from rationales.models.batch.heads import Head
 from rationales.pipeline import explain
 from rationales.rationale import Frames, Rationale, Spectrogram
 
@@ -156,7 +156,7 @@ class TestInvariants:
         batch = model.batch(model.encode([model.read(raw_input, None) for raw_input in SOUNDS[:2]]))
         keep = torch.full(batch.size, 0.5).requires_grad_()
         (by_keep,) = torch.autograd.grad(batch.logits(keep)[:, 1].sum(), keep)
-        full, empty = batch.embedded(), batch.emptied()
+        full, empty = batch.input_embeddings(), batch.all_replaced()
         point = (0.5 * full + 0.5 * empty).requires_grad_()
         (gradient,) = torch.autograd.grad(batch.logits_from(point)[:, 1].sum(), point)
         assert torch.allclose(batch.to_units(gradient * (full - empty), "sum"), by_keep * batch.rows.real, atol=1e-5)
@@ -164,7 +164,7 @@ class TestInvariants:
     def test_a_batch_on_one_baseline_each(self, kind):
         model = kind[0](baseline=["silence", "noise"])
         batch = model.batch(model.encode([model.read(raw_input, None) for raw_input in SOUNDS[:2]]))
-        chosen = batch.seen_on(torch.tensor([1, 0]))
+        chosen = batch.on_baseline(torch.tensor([1, 0]))
         on_baseline = batch.logits(batch.zeros())
         assert chosen.views == 1
         assert torch.allclose(chosen.logits(chosen.zeros()), torch.stack([on_baseline[2], on_baseline[1]]), atol=1e-6)

@@ -59,8 +59,8 @@ class TestEveryFamily:
             pytest.skip("its statistics stay in single precision, which does not go with double")
         batch = model.batch(model.encode([model.read(photograph(seed=seed), None) for seed in range(2)]))
         keep = torch.rand(batch.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
-        with model.borrowed():
-            copy = batch.copied(torch.float64, apart)
+        with model.frozen():
+            copy = batch.in_dtype(torch.float64, apart)
             if apart and family in BIASED:
                 with pytest.raises(NotImplementedError, match="a mask of its own"):
                     copy.logits(keep)

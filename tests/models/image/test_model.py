@@ -87,7 +87,7 @@ class TestContract:
     def test_keep_one_is_the_plain_model(self):
         model = detector()
         pictures = [model.read(scene(seed=seed), None) for seed in range(3)]
-        with model.borrowed(), torch.no_grad():
+        with model.frozen(), torch.no_grad():
             batch = model.batch(model.encode(pictures))
             plain = model.module(torch.stack([model.preprocess(image) for image in pictures]))
             for view in range(3):
@@ -95,7 +95,7 @@ class TestContract:
 
     def test_keep_zero_is_the_baseline(self):
         model = detector(baselines=("black", "white"))
-        with model.borrowed(), torch.no_grad():
+        with model.frozen(), torch.no_grad():
             batch = model.batch(model.encode([model.read(scene(), None)]))
             flat = torch.stack([torch.full((3, SIDE, SIDE), value) for value in (0.0, 1.0)])
             assert torch.allclose(batch.logits(batch.zeros()), model.module(flat), atol=1e-6)
@@ -108,7 +108,7 @@ class TestContract:
         encoded = model.encode([model.read(scene(seed=seed, left=4 * seed), None) for seed in range(3)])
 
         def keep(images, budget=None):
-            with model.borrowed():
+            with model.frozen():
                 batch = model.batch(images)
                 batch.budget = budget or batch.budget
                 return optimize(batch, torch.ones(len(images), dtype=torch.long), settings).keep

@@ -15,7 +15,7 @@ import regex
 
 from rationales.data.example import IN_TOKENS
 from rationales.evaluation.protocols import AS_MARKED, UNITS, Protocol
-from rationales.models.units import trim
+from rationales.models.text.units import trim
 from rationales.rationale import Unit
 
 # Symbols beyond ASCII (emoji, signs of currencies) are words of a kind; those of ASCII are written as punctuation.

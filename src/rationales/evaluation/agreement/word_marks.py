@@ -9,7 +9,7 @@ import numpy as np
 
 from rationales.data.example import Extent, words_of
 from rationales.errors import InputError
-from rationales.models.units import trim
+from rationales.models.text.units import trim
 from rationales.rationale import Unit
 
 

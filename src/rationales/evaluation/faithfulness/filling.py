@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from rationales.errors import ModelError, OptionError
 from rationales.evaluation.faithfulness.rewriting import rewrite
 from rationales.models.batch import pack
-from rationales.models.loading import check_folder, hub_reachable, load_error
-from rationales.models.memory import token_budget
-from rationales.models.state import frozen
-from rationales.models.tokens import Encoded, TextInput, TokenRow, encode
+from rationales.models.batch.memory import token_budget
+from rationales.models.batch.temporary_state import frozen
+from rationales.models.pretrained import check_folder, hub_reachable, load_error
+from rationales.models.text.tokens import EncodedText, TextInput, TokenRow, encode
 
 MIN_TOKENS, DEFAULT_TOKENS = 8, 512  # tokens of a segment
 
@@ -54,9 +54,9 @@ class Filler:
         )
         return max(MIN_TOKENS, int(min(limit for limit in limits if limit)))
 
-    def fill(self, inputs: Sequence[Encoded], kept: Sequence[np.ndarray]) -> list[TextInput]:
+    def fill(self, inputs: Sequence[EncodedText], kept: Sequence[np.ndarray]) -> list[TextInput]:
         """Each text with the words that are not kept replaced by likely ones."""
-        encoded_by_id: dict[int, Encoded] = {}
+        encoded_by_id: dict[int, EncodedText] = {}
         removed: list[np.ndarray] = []
         for encoded, kept_units in zip(inputs, kept, strict=True):
             if id(encoded) not in encoded_by_id:
@@ -69,7 +69,7 @@ class Filler:
             for encoded, removed_units, replacements in zip(encodings, removed, words, strict=True)
         ]
 
-    def _words(self, inputs: Sequence[Encoded], removed: Sequence[np.ndarray]) -> list[dict[int, str]]:
+    def _words(self, inputs: Sequence[EncodedText], removed: Sequence[np.ndarray]) -> list[dict[int, str]]:
         """For each input the likely word in the place of each removed unit."""
         numbered_rows = [(number, row) for number, encoded in enumerate(inputs) for row in encoded.rows]
         masked = [_masked_tokens(row, removed[number]) for number, row in numbered_rows]
@@ -150,7 +150,7 @@ def _masked_tokens(row: TokenRow, removed: np.ndarray) -> np.ndarray:
     return marks
 
 
-def _removed_units(encoded: Encoded, kept: np.ndarray, filler_encoded: Encoded) -> np.ndarray:
+def _removed_units(encoded: EncodedText, kept: np.ndarray, filler_encoded: EncodedText) -> np.ndarray:
     """(other's units,) bool: units of another tokenizer's that overlap a unit which is not kept."""
     removed = np.zeros(len(filler_encoded.units), dtype=bool)
     for text_index in (0, 1):

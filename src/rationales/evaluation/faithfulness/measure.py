@@ -21,9 +21,9 @@ from rationales.evaluation.faithfulness.image_scores import to_model_grid
 from rationales.evaluation.faithfulness.levels import LevelSelections, check_scores, select_levels
 from rationales.evaluation.faithfulness.removal import Variants, variant_probabilities
 from rationales.evaluation.protocols import Protocol, find_protocol
+from rationales.models.batch.randomness import content_key
 from rationales.models.image.model import EncodedImage
 from rationales.models.model import Model
-from rationales.models.randomness import content_key
 from rationales.rationale import Grid, Rationale
 
 INPUTS_AT_ONCE, DEFAULT_INPUTS_AT_ONCE = {"text": 256}, 16  # inputs prepared together, by the kind of model

@@ -15,12 +15,12 @@ from rationales.evaluation.faithfulness.filling import Filler
 from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows, rewrite, token_rows
 from rationales.evaluation.protocols import DELETE, FILL, TOKENS
-from rationales.models import baselines
 from rationales.models.batch import Batch
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
-from rationales.models.text import TextModel
-from rationales.models.tokens import Encoded, TokenRow
+from rationales.models.text import baselines
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import EncodedText, TokenRow
 from rationales.rationale import Unit
 
 KEEPS_AT_ONCE = 2**26  # 256 MB of keeps; the batch limits the model's own memory
@@ -89,7 +89,7 @@ def variant_probabilities(
         inputs = (
             encoded if special == "keep" else [with_special(item) for item in _check_texts(encoded, "special='remove'")]
         )
-        with removal_model.borrowed(), torch.no_grad():
+        with removal_model.frozen(), torch.no_grad():
             return _by_keeps(removal_model.batch(inputs, seed), levels, variants, special == "remove")
     if not isinstance(model, TextModel):
         raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
@@ -98,8 +98,8 @@ def variant_probabilities(
     )
 
 
-def _check_texts(encoded: Sequence[Any], option_text: str | tuple[str, ...]) -> list[Encoded]:
-    if not all(isinstance(item, Encoded) for item in encoded):
+def _check_texts(encoded: Sequence[Any], option_text: str | tuple[str, ...]) -> list[EncodedText]:
+    if not all(isinstance(item, EncodedText) for item in encoded):
         raise OptionError(f"{option_text} is for texts")
     return list(encoded)
 
@@ -129,7 +129,7 @@ def _by_keeps(batch: Batch, levels: LevelSelections, variants: Variants, last_is
     return torch.cat(probabilities)
 
 
-def with_special(encoded: Encoded) -> Encoded:
+def with_special(encoded: EncodedText) -> EncodedText:
     """The same rows with their special tokens as one more unit, the last."""
 
     def extend_row(row: TokenRow) -> TokenRow:
@@ -143,12 +143,12 @@ def with_special(encoded: Encoded) -> Encoded:
             [*row.position, (row.position[-1] if row.position else 0.0) + 1],
         )
 
-    return Encoded(encoded.source, (*encoded.units, Unit("", 0, 0)), tuple(extend_row(row) for row in encoded.rows))
+    return EncodedText(encoded.source, (*encoded.units, Unit("", 0, 0)), tuple(extend_row(row) for row in encoded.rows))
 
 
 def _rewriter(
     model: TextModel, removal: str | tuple[str, ...], special: str, retokenise: bool, filler: Filler | None
-) -> Callable[[Sequence[Encoded], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]]:
+) -> Callable[[Sequence[EncodedText], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]]:
     """What makes rows of (input, kept units) pairs."""
     bare = special == "remove"
     if removal == DELETE and not retokenise:
@@ -166,10 +166,10 @@ def _rewriter(
 
 def _by_texts(
     model: TextModel,
-    encoded: Sequence[Encoded],
+    encoded: Sequence[EncodedText],
     levels: LevelSelections,
     variants: Variants,
-    rewrite: Callable[[Sequence[Encoded], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]],
+    rewrite: Callable[[Sequence[EncodedText], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]],
 ) -> Tensor:
     """Rewrite every different variant once, and pass many of them through the model together, packed by length."""
     variant_count = variants.count.shape[0]
@@ -188,7 +188,7 @@ def _by_texts(
                 jobs.append(Rewrite(item, (unit_rank < count[k, input_index]) ^ flip[k], untouched))
             job_index[k, input_index] = job_of_variant[variant]
     probabilities: list[Tensor] = []
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         for group in _groups(jobs):
             changed = [job for job in group if not job.untouched]
             rows = iter(rewrite([job.input for job in changed], [job.kept for job in changed]))
@@ -211,5 +211,5 @@ def _groups(jobs: Sequence[Rewrite]) -> list[list[Rewrite]]:
     return groups
 
 
-def _plain(encoded: Encoded, rows: tuple[TokenRow, ...]) -> Encoded:
-    return Encoded(encoded.source, encoded.units[:1], rows)
+def _plain(encoded: EncodedText, rows: tuple[TokenRow, ...]) -> EncodedText:
+    return EncodedText(encoded.source, encoded.units[:1], rows)

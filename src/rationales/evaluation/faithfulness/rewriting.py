@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rationales.models.text import TextModel
-from rationales.models.tokens import Encoded, TextInput, TokenRow
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import EncodedText, TextInput, TokenRow
 from rationales.rationale import Unit
 
 
@@ -18,12 +18,12 @@ from rationales.rationale import Unit
 class Rewrite:
     """A variant of an input: which of its units are kept, or that the input stays untouched."""
 
-    input: Encoded
+    input: EncodedText
     kept: np.ndarray  # (units,) bool
     untouched: bool
 
 
-def token_rows(encoded: Encoded, kept: np.ndarray, filler: int, bare: bool) -> tuple[TokenRow, ...]:
+def token_rows(encoded: EncodedText, kept: np.ndarray, filler: int, bare: bool) -> tuple[TokenRow, ...]:
     """The rows with the tokens of all other units taken out: what follows moves up, nothing is tokenised anew.
 
     kept: (units,) bool. `bare`: special tokens are taken out as well. A row with no token left reads the one token
@@ -87,7 +87,7 @@ def _without_units(ids: list[int], types: list[int] | None) -> TokenRow:
     return TokenRow(ids, types, [-1] * len(ids), [0], [1.0], [0.0])
 
 
-def rewrite(encoded: Encoded, kept: np.ndarray, replacements: dict[int, str] | None = None) -> TextInput:
+def rewrite(encoded: EncodedText, kept: np.ndarray, replacements: dict[int, str] | None = None) -> TextInput:
     """The text of the kept units, with `replacements` for some of the units that are not kept.
 
     Units that stood side by side stay as they were; where something between them is left out, one space joins them if

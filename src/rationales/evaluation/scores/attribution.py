@@ -36,7 +36,7 @@ class RawScores:
 
 def predict(model: Model, encoded: Sequence[Any]) -> np.ndarray:
     """(inputs, classes): the model's probabilities for the whole inputs."""
-    with model.borrowed():
+    with model.frozen():
         return model.batch(encoded).predict().double().cpu().numpy()
 
 

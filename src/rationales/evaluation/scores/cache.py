@@ -27,7 +27,7 @@ from rationales.files import write_bytes
 from rationales.methods import Method
 from rationales.models.image.model import EncodedImage, ImageModel
 from rationales.models.model import Model
-from rationales.models.text import TextModel
+from rationales.models.text.model import TextModel
 
 FORMAT = 2  # raised when entries would be misread
 

@@ -22,7 +22,7 @@ import rationales
 from rationales.evaluation.scores import attribution
 from rationales.methods import Method
 from rationales.models.image.model import ImageModel
-from rationales.models.text import TextModel
+from rationales.models.text.model import TextModel
 
 PACKAGE = rationales.__name__
 _MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)+")

@@ -19,7 +19,7 @@ from rationales.evaluation.entries import MethodEntry, resolve_entries
 from rationales.evaluation.preparation import PreparedEvaluation
 from rationales.experiments.marc_table1.row_specs import WIDTHS, RowSpec
 from rationales.files import read_text, write_text
-from rationales.models.units import sentences
+from rationales.models.text.units import sentences
 
 CRITERION = "average-precision"
 WidthMeans = Mapping[str, float]  # width as text, or "none" -> mean over the validation reviews

@@ -43,7 +43,7 @@ from rationales.groundtruth.metrics import (
 from rationales.groundtruth.plants.plant import Plant, PlantedExample
 from rationales.groundtruth.training import seeded
 from rationales.methods import Method
-from rationales.models.loading import device_of
+from rationales.models.pretrained import device_of
 from rationales.pipeline import explain
 from rationales.version import __version__
 

@@ -22,7 +22,7 @@ from rationales.groundtruth.networks.transformer import TextTransformer
 from rationales.groundtruth.networks.vit import VisionTransformer
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
 from rationales.models.model import Model
-from rationales.models.text import TextModel
+from rationales.models.text.model import TextModel
 
 ModelFactory = Callable[[int], Any]  # the number of labels -> a module; for texts (module, tokenizer)
 

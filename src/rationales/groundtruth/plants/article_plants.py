@@ -11,7 +11,7 @@ import numpy as np
 from rationales.data.example import Extent
 from rationales.errors import OptionError
 from rationales.groundtruth.plants.text_plants import Edit, TextPlant, plain_words
-from rationales.models.units import words
+from rationales.models.text.units import words
 
 ARTICLES = frozenset({"a", "an", "the"})
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rationales.errors import OptionError
 from rationales.groundtruth.plants.text_plants import Edit, TextPlant
-from rationales.models.units import sentences, words
+from rationales.models.text.units import sentences, words
 
 POSITIONS = ("random", "start", "end")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rationales.data.example import Extent, joined
 from rationales.errors import DataError
-from rationales.models.units import trim
+from rationales.models.text.units import trim
 from rationales.rationale_parts import Grid, Unit
 
 Mask = NDArray[np.bool_]

@@ -11,7 +11,7 @@ import numpy as np
 from rationales.data.example import Example, Extent, joined
 from rationales.errors import DataError
 from rationales.groundtruth.plants.plant import Plant, PlantedExample
-from rationales.models.units import trim, words
+from rationales.models.text.units import trim, words
 
 
 @dataclass(frozen=True)

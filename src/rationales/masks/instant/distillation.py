@@ -20,8 +20,8 @@ from rationales.masks.optimize import fast_precision, optimize
 from rationales.masks.optimizer_step import field_of
 from rationales.masks.postprocess import CUT_SOFTNESS, best_size, unit_order
 from rationales.masks.settings import MaskSettings
-from rationales.models.randomness import fold, uniform
-from rationales.models.text_batch import TextBatch
+from rationales.models.batch.randomness import fold, uniform
+from rationales.models.text.batch import TextBatch
 
 OTHER_TARGET_PURPOSE = 4  # key of this random stream, so that no random number is used twice
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from rationales.errors import InputError
-from rationales.models.rows import pack
-from rationales.models.text import TextModel
-from rationales.models.text_batch import TextBatch
-from rationales.models.tokens import Encoded, TextInput
+from rationales.models.batch.rows import pack
+from rationales.models.text.batch import TextBatch
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import EncodedText, TextInput
 
 BUCKET_SIZE = 256  # texts
 MIXED_BUCKETS = 8  # buckets whose groups are shuffled together
@@ -82,7 +82,7 @@ class LengthBuckets:
             token_counts[number] += cost
         return LengthBucket(batch, probabilities.argmax(-1), token_counts)
 
-    def _encode_or_none(self, source: TextInput) -> Encoded | None:
+    def _encode_or_none(self, source: TextInput) -> EncodedText | None:
         try:
             return self.model.encode([source])[0]
         except InputError:

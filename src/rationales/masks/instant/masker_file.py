@@ -16,8 +16,8 @@ from rationales.errors import ModelError, OptionError
 from rationales.files import write_bytes
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
 from rationales.masks.settings import MaskSettings
-from rationales.models.fingerprint import fingerprint
-from rationales.models.text_batch import TextBatch
+from rationales.models.text.batch import TextBatch
+from rationales.models.text.fingerprint import fingerprint
 
 FORMAT_VERSION = 2  # raised when files would be misread
 SHIPPED_MASKER = Path(__file__).resolve().parents[2] / "models" / "embedded" / "masker.safetensors"

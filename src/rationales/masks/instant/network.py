@@ -17,9 +17,9 @@ from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 from rationales.errors import ModelError
 from rationales.masks.objective import mask_rows
 from rationales.masks.settings import MaskSettings
-from rationales.models.hidden import Insight, insight
-from rationales.models.rows import Block
-from rationales.models.text_batch import TextBatch
+from rationales.models.batch.rows import Block
+from rationales.models.text.batch import TextBatch
+from rationales.models.text.hidden_states import HiddenStates, hidden_states
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MaskerShape:
     @classmethod
     def of(cls, batch: TextBatch, **size: Any) -> MaskerShape:
         """Shape for the model of a batch; `size`: width, layers, heads, convolution_reach, max_sigma."""
-        internals = insight(batch, next(batch.blocks(1)))
+        internals = hidden_states(batch, next(batch.blocks(1)))
         states = internals.states[0].shape[-1] if internals.states else 0
         return cls(internals.words.shape[-1], states, len(internals.states), batch.classes, **size)
 
@@ -69,7 +69,7 @@ class MaskerNetwork(nn.Module):
         nn.init.normal_(self.output_head.weight, std=0.02)
         nn.init.zeros_(self.output_head.bias)
 
-    def forward(self, internals: Insight, attended: Tensor, target: Tensor, context: Tensor) -> Tensor:
+    def forward(self, internals: HiddenStates, attended: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """(R, T, 2) from the model's internals, attended (R, T) booleans, target (R,) and context (R, classes + 1)."""
         words = self.embedding_projection(layer_norm(internals.words, internals.words.shape[-1:]))
         if self.state_projection is not None:
@@ -134,7 +134,7 @@ def predict_parameters(
 
 def _token_outputs(network: MaskerNetwork, batch: TextBatch, block: Block, target: Tensor) -> Tensor:
     """(R, T, 2): the network's outputs for the rows of a block."""
-    internals = insight(batch, block)
+    internals = hidden_states(batch, block)
     if network.shape.state_layers and len(internals.states) != network.shape.state_layers:
         raise ModelError(
             f"the model returns hidden states of {len(internals.states)} layers, but its masker was trained with "
@@ -142,7 +142,7 @@ def _token_outputs(network: MaskerNetwork, batch: TextBatch, block: Block, targe
         )
     dtype = network.final_norm.weight.dtype
     states = tuple(state.to(dtype) for state in internals.states)
-    cast_internals = Insight(internals.words.to(dtype), states, internals.logits)
+    cast_internals = HiddenStates(internals.words.to(dtype), states, internals.logits)
     length = batch.rows.real[block.row].sum(1, keepdim=True).to(dtype)
     context = torch.cat([batch.probabilities(internals.logits).to(dtype), length.log1p() - 4], 1)  # 4: about 50 words
     attended = batch.attention[block.row, : block.size] > 0

@@ -26,10 +26,10 @@ from rationales.masks.objective import Problem
 from rationales.masks.optimize import fast_precision
 from rationales.masks.optimizer_step import losses
 from rationales.masks.settings import DEFAULT, MaskSettings
-from rationales.models.fingerprint import fingerprint
-from rationales.models.probing import check_gradients
-from rationales.models.text import TextModel
-from rationales.models.text_batch import TextBatch
+from rationales.models.batch.queries import check_gradients
+from rationales.models.text.batch import TextBatch
+from rationales.models.text.fingerprint import fingerprint
+from rationales.models.text.model import TextModel
 from rationales.options import check_option, option
 
 POSITIVE = ("steps", "inputs", "tokens", "learning_rate", "held_out", "validations", "width", "layers", "heads")
@@ -104,7 +104,7 @@ def train(
     order = torch.randperm(len(distinct_texts), generator=generator).tolist()
     sources = [model.read(distinct_texts[number], None) for number in order]
     held_out = min(settings.held_out, max(1, len(distinct_texts) // 10)) if len(distinct_texts) > 1 else 0
-    with torch.inference_mode(False), torch.enable_grad(), model.borrowed():
+    with torch.inference_mode(False), torch.enable_grad(), model.frozen():
         validation_buckets = list(LengthBuckets(model, sources[:held_out] or sources, settings.seed))
         if not validation_buckets:
             raise DataError("there are no texts to train a masker on; give some that are not empty")
@@ -127,7 +127,7 @@ def train(
 
 def validation_loss(masker: Masker, model: TextModel, texts: Sequence[str | tuple[str, str]]) -> float:
     """Mean loss for the predicted labels: Eq. 8 without noise, or the mean squared error of the distillation."""
-    with torch.inference_mode(False), model.borrowed():
+    with torch.inference_mode(False), model.frozen():
         buckets = list(LengthBuckets(model, [model.read(text, None) for text in texts], seed=0))
         return _validation_loss(masker.network, buckets, FieldDistillation(masker.card.objective, 0.0), TrainSettings())
 

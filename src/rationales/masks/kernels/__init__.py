@@ -6,9 +6,9 @@ from types import ModuleType
 
 from torch import Tensor
 
-from rationales.models.kernels import loaded
+from rationales.models.fast.kernels import load_kernels
 
 
 def grid_kernel(tensor: Tensor) -> ModuleType | None:
     """Kernels for the device of `tensor`; None where there are none or Triton is not installed."""
-    return loaded("rationales.masks.kernels.triton_grid") if tensor.is_cuda else None
+    return load_kernels("rationales.masks.kernels.triton_grid") if tensor.is_cuda else None

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rationales.methods.gradient.gradient_method import GradientMethod
 from rationales.methods.method import Attribution, Progress
+from rationales.methods.support.backward_rules import rescaled
 from rationales.models.batch import Batch, Piece
-from rationales.models.probing import Reading, slope_at
-from rationales.models.rules import rescaled
+from rationales.models.batch.queries import BlockInputs, gradient_at
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class DeepLift(GradientMethod):
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         return Attribution(
-            self.gradient_scores(batch, target, _input_and_difference, progress, slope=_multipliers, weight=2)
+            self.gradient_scores(batch, target, _input_and_difference, progress, gradient_rule=_multipliers, weight=2)
         )
 
 
-def _input_and_difference(reading: Reading, _variants: Tensor) -> tuple[Tensor, Tensor]:
+def _input_and_difference(reading: BlockInputs, _variants: Tensor) -> tuple[Tensor, Tensor]:
     return reading.full[None], (reading.full - reading.empty)[None]
 
 
@@ -41,4 +41,6 @@ def _multipliers(batch: Batch, piece: Piece, point: Tensor, target: Tensor, outp
     count = len(piece.row)
     pair = Piece(piece.where.repeat(2), piece.row.repeat(2), piece.view, piece.size, piece.full)
     with rescaled(count, *batch.modules):
-        return slope_at(batch, pair, torch.cat([point, batch.emptied(piece.row)]), target, output, first=count)[:count]
+        return gradient_at(batch, pair, torch.cat([point, batch.all_replaced(piece.row)]), target, output, first=count)[
+            :count
+        ]

@@ -11,10 +11,10 @@ from torch.nn.functional import interpolate
 
 from rationales.errors import ModelError, OptionError
 from rationales.methods.method import Attribution, Method, Progress
+from rationales.methods.support.feature_maps import FeatureMap, find_feature_map, watch_outputs
 from rationales.models.batch import Batch
-from rationales.models.features import Feature, find_feature, outputs
-from rationales.models.probing import NO_GRADIENTS, OF, expanded, explained
-from rationales.models.rows import Block, Piece
+from rationales.models.batch.queries import NO_GRADIENTS, OUTPUTS, explained_output, to_rows
+from rationales.models.batch.rows import Block, Piece
 from rationales.options import option
 
 
@@ -26,7 +26,7 @@ class GradCam(Method):
     summary: ClassVar[str] = "the last feature maps of an image model, weighted by their gradients"
     needs: ClassVar[tuple[str, ...]] = ("gradients", "feature maps")
 
-    output: str = option("logit", "output of the model that is explained, for the target", *OF)
+    output: str = option("logit", "output of the model that is explained, for the target", *OUTPUTS)
     layer: str = option("", "name of the sub-module whose output is used; by default the last one with feature maps")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
@@ -37,8 +37,8 @@ class GradCam(Method):
             )
         rows = batch.distinct
         first = torch.zeros(1, dtype=torch.long, device=batch.device)
-        embedded = batch.embedded(first)
-        feature = find_feature(
+        embedded = batch.input_embeddings(first)
+        feature = find_feature_map(
             batch.modules[0],
             lambda pixels: batch.forward_from(Piece(first, first, 0, batch.cost()[0]), pixels),
             embedded,
@@ -56,15 +56,15 @@ class GradCam(Method):
                     progress(done / rows)
             return maps * batch.rows.real[:rows]
 
-        return Attribution(expanded(batch, batch.fit(compute_maps)))
+        return Attribution(to_rows(batch, batch.fit(compute_maps)))
 
-    def _maps(self, batch: Batch, block: Block, feature: Feature, target: Tensor) -> Tensor:
+    def _maps(self, batch: Batch, block: Block, feature: FeatureMap, target: Tensor) -> Tensor:
         """(R, n): the maps of a block's rows, up-sampled."""
         feature_outputs: list[Tensor] = []
-        with torch.enable_grad(), outputs(feature.module, feature_outputs.append):
-            pixels = batch.embedded(block.row).requires_grad_()
+        with torch.enable_grad(), watch_outputs(feature.module, feature_outputs.append):
+            pixels = batch.input_embeddings(block.row).requires_grad_()
             logits = batch.forward_from(block.piece(1), pixels.clone())
-            value = explained(batch, logits, target[batch.rows.input[block.row]], self.output)
+            value = explained_output(batch, logits, target[batch.rows.input[block.row]], self.output)
         if not value.requires_grad:
             raise ModelError(NO_GRADIENTS)
         gradient = torch.autograd.grad(value.sum(), feature_outputs[-1], allow_unused=True)[0]

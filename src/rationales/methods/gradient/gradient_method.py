@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rationales.methods.method import Method, Progress
 from rationales.models.batch import Batch
-from rationales.models.probing import OF, Points, slopes
+from rationales.models.batch.queries import OUTPUTS, Points, gradients
 from rationales.options import option
 
 REDUCE = ("sum", "norm")
@@ -22,7 +22,7 @@ class GradientMethod(Method):
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
 
     # the gradient of a logit does not vanish where the model is certain, as that of a probability does
-    output: str = option("logit", "output of the model that is explained, for the target", *OF)
+    output: str = option("logit", "output of the model that is explained, for the target", *OUTPUTS)
     reduce: str = option("sum", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)
 
     def gradient_scores(
@@ -35,6 +35,13 @@ class GradientMethod(Method):
         **settings: Any,
     ) -> Tensor:
         """(S, n): scores from the gradients at `points`; `settings` are further arguments of `slopes`."""
-        return slopes(
-            batch, target, points, variants=variants, of=self.output, reduce=self.reduce, progress=progress, **settings
+        return gradients(
+            batch,
+            target,
+            points,
+            variants=variants,
+            output=self.output,
+            reduce=self.reduce,
+            progress=progress,
+            **settings,
         )

@@ -11,8 +11,8 @@ from rationales.errors import OptionError
 from rationales.methods.gradient.gradient_method import GradientMethod
 from rationales.methods.method import Attribution, Progress
 from rationales.models.batch import Batch
-from rationales.models.probing import Reading
-from rationales.models.randomness import fold, uniform
+from rationales.models.batch.queries import BlockInputs
+from rationales.models.batch.randomness import fold, uniform
 from rationales.options import option
 
 
@@ -34,7 +34,7 @@ class GradientShap(GradientMethod):
             raise OptionError("gradient-shap needs at least 1 sample and a noise of at least 0")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        def random_points(reading: Reading, sample: Tensor) -> tuple[Tensor, Tensor]:
+        def random_points(reading: BlockInputs, sample: Tensor) -> tuple[Tensor, Tensor]:
             difference = reading.noisy(sample, self.noise) - reading.empty  # (k, R, *read)
             random_numbers = uniform(fold(reading.keys(sample), 1), 1).view(len(sample), -1)
             position = reading.along(random_numbers.to(difference.dtype))

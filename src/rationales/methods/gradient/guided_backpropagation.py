@@ -9,9 +9,9 @@ from torch import Tensor
 
 from rationales.methods.gradient.gradient_method import REDUCE, GradientMethod
 from rationales.methods.method import Attribution, Progress
+from rationales.methods.support.backward_rules import guided
 from rationales.models.batch import Batch, Piece
-from rationales.models.probing import Reading, slope_at
-from rationales.models.rules import guided
+from rationales.models.batch.queries import BlockInputs, gradient_at
 from rationales.options import option
 from rationales.rationale import Note
 
@@ -30,12 +30,12 @@ class GuidedBackpropagation(GradientMethod):
 
         def guided_gradient(batch: Batch, piece: Piece, point: Tensor, target: Tensor, output: str) -> Tensor:
             with guided(guided_modules):
-                return slope_at(batch, piece, point, target, output)
+                return gradient_at(batch, piece, point, target, output)
 
-        scores = self.gradient_scores(batch, target, _at_input, progress, baseline=False, slope=guided_gradient)
+        scores = self.gradient_scores(batch, target, _at_input, progress, baseline=False, gradient_rule=guided_gradient)
         notes = [] if guided_modules else [Note("no-relu", "the model has no ReLU; the scores are its plain gradient")]
         return Attribution(scores, notes=[notes for _ in range(batch.inputs)])
 
 
-def _at_input(reading: Reading, _variants: Tensor) -> tuple[Tensor, None]:
+def _at_input(reading: BlockInputs, _variants: Tensor) -> tuple[Tensor, None]:
     return reading.full[None], None

@@ -10,7 +10,7 @@ from torch import Tensor
 from rationales.methods.gradient.gradient_method import GradientMethod
 from rationales.methods.method import Attribution, Progress
 from rationales.models.batch import Batch
-from rationales.models.probing import Reading
+from rationales.models.batch.queries import BlockInputs
 
 
 @dataclass(frozen=True)
@@ -24,5 +24,5 @@ class InputXGradient(GradientMethod):
         return Attribution(self.gradient_scores(batch, target, _at_input, progress, baseline=False))
 
 
-def _at_input(reading: Reading, _variants: Tensor) -> tuple[Tensor, Tensor]:
+def _at_input(reading: BlockInputs, _variants: Tensor) -> tuple[Tensor, Tensor]:
     return reading.full[None], reading.full[None]

@@ -14,7 +14,7 @@ from rationales.errors import OptionError
 from rationales.methods.gradient.gradient_method import GradientMethod
 from rationales.methods.method import Attribution, Progress
 from rationales.models.batch import Batch
-from rationales.models.probing import Reading
+from rationales.models.batch.queries import BlockInputs
 from rationales.options import option
 
 
@@ -42,7 +42,7 @@ class IntegratedGradients(GradientMethod):
         position, weight = (torch.from_numpy(nodes) for nodes in np.polynomial.legendre.leggauss(self.steps))
         position, weight = ((nodes / 2).to(device=batch.device, dtype=batch.dtype) for nodes in (position + 1, weight))
 
-        def points(reading: Reading, step: Tensor) -> tuple[Tensor, Tensor]:
+        def points(reading: BlockInputs, step: Tensor) -> tuple[Tensor, Tensor]:
             difference = reading.full - reading.empty
             return reading.empty + reading.along(position[step]) * difference, reading.along(weight[step]) * difference
 

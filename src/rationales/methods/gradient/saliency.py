@@ -10,7 +10,7 @@ from torch import Tensor
 from rationales.methods.gradient.gradient_method import REDUCE, GradientMethod
 from rationales.methods.method import Attribution, Progress
 from rationales.models.batch import Batch
-from rationales.models.probing import Reading
+from rationales.models.batch.queries import BlockInputs
 from rationales.options import option
 
 
@@ -27,5 +27,5 @@ class Saliency(GradientMethod):
         return Attribution(self.gradient_scores(batch, target, _at_input, progress, baseline=False))
 
 
-def _at_input(reading: Reading, _variants: Tensor) -> tuple[Tensor, None]:
+def _at_input(reading: BlockInputs, _variants: Tensor) -> tuple[Tensor, None]:
     return reading.full[None], None

@@ -13,7 +13,7 @@ from rationales.errors import OptionError
 from rationales.methods.gradient.gradient_method import REDUCE, GradientMethod
 from rationales.methods.method import Attribution, Progress
 from rationales.models.batch import Batch
-from rationales.models.probing import Reading
+from rationales.models.batch.queries import BlockInputs
 from rationales.options import option
 
 
@@ -37,7 +37,7 @@ class SmoothGrad(GradientMethod):
             raise OptionError("smooth-grad needs at least 1 sample and a noise of at least 0")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        def noisy_points(reading: Reading, sample: Tensor) -> tuple[Tensor, Tensor]:
+        def noisy_points(reading: BlockInputs, sample: Tensor) -> tuple[Tensor, Tensor]:
             share = torch.full_like(reading.full[:1, None], 1 / self.samples)
             return reading.noisy(sample, self.noise), share
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.methods.perturbation.least_squares import least_squares, row_chunks
+from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.models.batch import Batch
-from rationales.models.players import Players, players
-from rationales.models.probing import OF, answers, ends
-from rationales.models.randomness import fold, uniform
+from rationales.models.batch.queries import OUTPUTS, baseline_and_full_outputs, outputs_under_keeps
+from rationales.models.batch.randomness import fold, uniform
 from rationales.options import option
 
 
@@ -31,24 +31,24 @@ class KernelShap(Method):
 
     samples: int = option(1024, "number of perturbed inputs")
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
-    output: str = option("probability", "output of the model that is explained, for the target", *OF)
+    output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
         if self.samples < 2:
             raise OptionError(f"kernel-shap needs at least 2 samples, not {self.samples}")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        groups = players(batch, self.cell)
+        groups = feature_groups(batch, self.cell)
         sets = torch.where(self._all_sets(groups), 2 ** groups.count.clamp(max=40) - 2, self.samples)
-        outputs = answers(
+        outputs = outputs_under_keeps(
             batch,
             target,
             lambda row, variant: groups.spread(self.kept(batch, groups, row, variant)),
             sets,
-            of=self.output,
+            output=self.output,
             progress=progress,
         )
-        empty, full = ends(batch, target, self.output)
+        empty, full = baseline_and_full_outputs(batch, target, self.output)
         fitted = torch.zeros(groups.real.shape, device=batch.device, dtype=outputs.dtype)
         variants = torch.arange(len(outputs), device=batch.device)
         for row in row_chunks(groups.real, len(outputs)):
@@ -62,18 +62,18 @@ class KernelShap(Method):
             fitted[row] = (mean_share + least_squares(features, values, weights, 0.0)).to(fitted.dtype) * real
         return Attribution(groups.spread(fitted))
 
-    def _all_sets(self, groups: Players) -> Tensor:
+    def _all_sets(self, groups: FeatureGroups) -> Tensor:
         """(S,) bool: whether all sets of a row's groups are used."""
         return 2.0 ** groups.count.double() - 2 <= self.samples
 
-    def _weights(self, groups: Players, row: Tensor, size: Tensor) -> Tensor:
+    def _weights(self, groups: FeatureGroups, row: Tensor, size: Tensor) -> Tensor:
         """(R, K): the Shapley kernel (theorem 2) where all sets are used; random sets follow it by their frequency."""
         count = groups.count[row][:, None].double()
         log = torch.lgamma(size + 1) + torch.lgamma(count - size + 1) - torch.lgamma(count + 1)  # 1 / binomial
         kernel = (count - 1) * log.exp() / (size * (count - size)).clamp(min=1)
         return torch.where(self._all_sets(groups)[row][:, None], kernel, torch.ones_like(kernel))
 
-    def kept(self, batch: Batch, groups: Players, row: Tensor, variant: Tensor) -> Tensor:
+    def kept(self, batch: Batch, groups: FeatureGroups, row: Tensor, variant: Tensor) -> Tensor:
         """(k, R, g) bool: the sets of these numbers; odd ones are the complement of the set before."""
         bit = torch.arange(groups.real.shape[1], device=batch.device)
         enumerated_sets = ((variant[:, None, None] + 1) >> bit.clamp(max=62)).bitwise_and(1).bool() & (bit < 63)
@@ -86,7 +86,7 @@ class KernelShap(Method):
         random_sets = random_sets ^ (variant % 2 == 1)[:, None, None]
         return torch.where(self._all_sets(groups)[row][:, None], enumerated_sets, random_sets)
 
-    def _sizes(self, groups: Players, row: Tensor, random_numbers: Tensor) -> Tensor:
+    def _sizes(self, groups: FeatureGroups, row: Tensor, random_numbers: Tensor) -> Tensor:
         """(k, R) uniform numbers -> set sizes from 1 to g - 1; size k has probability ~ 1 / (k (g - k))."""
         count = groups.count[row][:, None]
         size = torch.arange(1, max(2, groups.real.shape[1]), device=random_numbers.device)

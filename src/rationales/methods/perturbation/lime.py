@@ -12,10 +12,10 @@ from torch import Tensor
 from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.methods.perturbation.least_squares import centre, least_squares, row_chunks
+from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.models.batch import Batch
-from rationales.models.players import Players, players
-from rationales.models.probing import OF, answers
-from rationales.models.randomness import fold, uniform
+from rationales.models.batch.queries import OUTPUTS, outputs_under_keeps
+from rationales.models.batch.randomness import fold, uniform
 from rationales.options import option
 
 
@@ -44,7 +44,7 @@ class Lime(Method):
     kernel: float = option(0.25, "width of the kernel over cosine distances; 0: equal weights")
     ridge: float = option(1.0, "weight of the squared coefficients; 0: plain least squares, the smallest solution")
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
-    output: str = option("probability", "output of the model that is explained, for the target", *OF)
+    output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
         if self.samples < 2:
@@ -57,13 +57,13 @@ class Lime(Method):
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         if batch.grid is not None and self.following:
             raise OptionError("lime's option following is for texts: cells of an image have no order")
-        groups = players(batch, self.cell)
-        outputs = answers(
+        groups = feature_groups(batch, self.cell)
+        outputs = outputs_under_keeps(
             batch,
             target,
             lambda row, variant: groups.spread(self.kept(batch, groups, row, variant)),
             self.samples,
-            of=self.output,
+            output=self.output,
             progress=progress,
         )
         all_samples = torch.arange(self.samples, device=batch.device)
@@ -76,7 +76,7 @@ class Lime(Method):
             fitted[row] = least_squares(features * real[:, None], values, weights, self.ridge).to(fitted.dtype)
         return Attribution(groups.spread(fitted))
 
-    def kept(self, batch: Batch, groups: Players, row: Tensor, variant: Tensor) -> Tensor:
+    def kept(self, batch: Batch, groups: FeatureGroups, row: Tensor, variant: Tensor) -> Tensor:
         """(k, R, g) bool: the groups that each sample keeps; sample 0 keeps all."""
         count = groups.count[row]
         low = (self.min_share * count).round().long().clamp(min=1)

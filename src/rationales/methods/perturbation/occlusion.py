@@ -12,9 +12,9 @@ from torch import Tensor
 from rationales.errors import OptionError
 from rationales.masks.objective import unit_count
 from rationales.methods.method import Attribution, Method, Progress
+from rationales.methods.support.sliding_windows import Windows
 from rationales.models.batch import Batch
-from rationales.models.probing import OF, answers
-from rationales.models.windows import Windows
+from rationales.models.batch.queries import OUTPUTS, outputs_under_keeps
 from rationales.options import option
 
 WINDOW_GROWTH, MAX_WINDOW = (
@@ -42,7 +42,7 @@ class Occlusion(Method):
         "at most five",
     )
     stride: int = option(1, "units between the starts of two windows")
-    output: str = option("probability", "output of the model that is explained, for the target", *OF)
+    output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
         if self.window < 0 or not 1 <= self.stride <= max(self.window, 1):
@@ -55,12 +55,12 @@ class Occlusion(Method):
         windows = Windows(batch, self.window or self._adaptive_window(batch), self.stride)
         counts = windows.counts
         # the last variant of a row, after its windows, is the full row
-        values = answers(
+        values = outputs_under_keeps(
             batch,
             target,
             lambda row, number: ~windows.hidden(row, number),
             counts + 1,
-            of=self.output,
+            output=self.output,
             progress=progress,
         )
         drop = values.gather(0, counts[None]) - values  # (K, S)

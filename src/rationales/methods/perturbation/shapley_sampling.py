@@ -11,9 +11,9 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Progress
+from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.models.batch import Batch
-from rationales.models.players import Players, players
-from rationales.models.probing import OF, answers, ends
+from rationales.models.batch.queries import OUTPUTS, baseline_and_full_outputs, outputs_under_keeps
 from rationales.options import option
 
 
@@ -34,14 +34,14 @@ class ShapleySampling(Method):
 
     orders: int = option(25, "random orders; one forward pass per unit and order")
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
-    output: str = option("probability", "output of the model that is explained, for the target", *OF)
+    output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
         if self.orders < 1:
             raise OptionError(f"shapley-sampling needs at least 1 order, not {self.orders}")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        groups = players(batch, self.cell)
+        groups = feature_groups(batch, self.cell)
         set_count = groups.count - 1  # (S,) proper subsets in an order
         per_order = set_count.clamp(min=1)
 
@@ -49,11 +49,15 @@ class ShapleySampling(Method):
             number, size = variant[:, None] // per_order[row], variant[:, None] % per_order[row] + 1  # (k, R) each
             return groups.spread(groups.order(batch, row, number) < size[..., None])
 
-        outputs = answers(batch, target, keeps, self.orders * set_count, of=self.output, progress=progress)
-        empty, full = ends(batch, target, self.output)
+        outputs = outputs_under_keeps(
+            batch, target, keeps, self.orders * set_count, output=self.output, progress=progress
+        )
+        empty, full = baseline_and_full_outputs(batch, target, self.output)
         return Attribution(groups.spread(self._contributions(batch, groups, outputs, empty, full)))
 
-    def _contributions(self, batch: Batch, groups: Players, outputs: Tensor, empty: Tensor, full: Tensor) -> Tensor:
+    def _contributions(
+        self, batch: Batch, groups: FeatureGroups, outputs: Tensor, empty: Tensor, full: Tensor
+    ) -> Tensor:
         """(S, g): mean contribution of every group."""
         all_rows = torch.arange(batch.size[0], device=batch.device)
         count = groups.count[:, None]

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rationales.errors import ModelError
 from rationales.models.batch import Batch, Noise, Piece
-from rationales.models.randomness import normal
-from rationales.models.threads import weight_count
+from rationales.models.batch.heads import output_logits
+from rationales.models.batch.randomness import normal
+from rationales.models.batch.threads import weight_count
 
 
 @dataclass(eq=False)
@@ -33,13 +33,13 @@ class AudioBatch(Batch):
 
     _ends: Tensor = field(init=False, repr=False)  # (S,) samples of each row; its last frame may be incomplete
 
-    apart: ClassVar[bool] = False
+    views_are_networks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self._ends = torch.tensor([shape[0] for shape in self.shapes], device=self.device)
 
     @property
-    def reads(self) -> int:  # type: ignore[override]  # depends on the front end
+    def input_axes(self) -> int:  # type: ignore[override]  # depends on the front end
         """The number of axes of the model's input for one row."""
         return self.values.dim() - 1
 
@@ -60,10 +60,10 @@ class AudioBatch(Batch):
         share = self._spread(torch.where(real, keep, torch.ones_like(keep))).to(values.dtype)
         mixed = share * values + (1 - share) * baseline  # Eq. 1
         if noise is not None:
-            inside = self.inside(piece.row)
+            inside = self.unit_region(piece.row)
             size = ((values.square() * inside).flatten(1).sum(1) / inside.flatten(1).sum(1)).sqrt()
             noise_values = self._noise(noise.key, values.dtype) * inside
-            mixed = mixed + noise.scale * size.view(-1, *[1] * self.reads) * noise_values
+            mixed = mixed + noise.scale * size.view(-1, *[1] * self.input_axes) * noise_values
         return self.forward_from(piece, mixed)
 
     def forward_from(self, piece: Piece, embedded: Tensor) -> Tensor:
@@ -88,18 +88,18 @@ class AudioBatch(Batch):
     def distinct(self) -> int:
         return self.masks
 
-    def embedded(self, rows: Tensor | None = None) -> Tensor:
+    def input_embeddings(self, rows: Tensor | None = None) -> Tensor:
         """(R, samples) or (R, height, width): the model's input, in single precision at least."""
         values = self.values[self.rows.mask if rows is None else self.rows.mask[rows]]
         return values.to(torch.promote_types(values.dtype, torch.float32))
 
-    def emptied(self, rows: Tensor | None = None) -> Tensor:
+    def all_replaced(self, rows: Tensor | None = None) -> Tensor:
         """(R, samples) or (R, height, width): the baselines; padding stays as it is."""
-        values = self.embedded(rows)
+        values = self.input_embeddings(rows)
         baseline = self.baseline_values if rows is None else self.baseline_values[rows]
-        return torch.where(self.inside(rows), baseline.to(values), values)
+        return torch.where(self.unit_region(rows), baseline.to(values), values)
 
-    def inside(self, rows: Tensor | None = None) -> Tensor:
+    def unit_region(self, rows: Tensor | None = None) -> Tensor:
         """(R, samples) or (R, height, width) bool: False for padding."""
         real = self._spread(self.rows.real if rows is None else self.rows.real[rows])
         if not self.frame:
@@ -109,7 +109,7 @@ class AudioBatch(Batch):
 
     def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
         """(R, samples) or (R, height, width) -> (R, n): summed over the samples of a frame."""
-        real_values = ((values.abs() if reduce == "norm" else values) * self.inside(rows)).flatten(1)
+        real_values = ((values.abs() if reduce == "norm" else values) * self.unit_region(rows)).flatten(1)
         if not self.frame:
             return real_values
         padded = torch.nn.functional.pad(real_values, (0, self.size[1] * self.frame - real_values.shape[1]))
@@ -128,10 +128,10 @@ class AudioBatch(Batch):
             return normal(key, shape[::-1], dtype).mT if self.time_last else normal(key, shape, dtype)
         return normal(key, (self.size[1], self.frame), dtype).flatten(1)[:, : self.values.shape[1]]
 
-    def drawn(self, key: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    def normal_noise(self, key: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         return self._noise(key, dtype)
 
-    def seen_on(self, view: Tensor) -> AudioBatch:
+    def on_baseline(self, view: Tensor) -> AudioBatch:
         masks = self.masks
         rows = view[self.rows.input[:masks]] * masks + torch.arange(masks, device=self.device)
         return replace(
@@ -166,12 +166,7 @@ class AudioBatch(Batch):
 def audio_logits(module: nn.Module, values: Tensor) -> Tensor:
     """(R, outputs): the logits, unwrapped from whatever the module returns; one logit per row may come as (R,)."""
     output: Any = module(values)
-    logits = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
-    if isinstance(logits, Tensor) and logits.shape == values.shape[:1]:
-        logits = logits[:, None]
-    if not isinstance(logits, Tensor) or logits.dim() != 2:
-        raise ModelError("the model does not give one row of logits for each sound; is it a classifier?")
-    return logits
+    return output_logits(output, "sound", len(values))
 
 
 def _without_padding(values: Tensor, shape: Sequence[int]) -> Tensor:

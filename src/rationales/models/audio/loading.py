@@ -13,11 +13,10 @@ from rationales.models.audio.baselines import blur_width
 from rationales.models.audio.frontend import SpectrogramFrontend, WaveformFrontend
 from rationales.models.audio.model import AudioModel
 from rationales.models.audio.silero import CHUNK, LABELS, SAMPLE_RATE, load_silero
+from rationales.models.batch.heads import Head
 from rationales.models.catalogue import AUDIO_MODEL
-from rationales.models.heads import Head
 from rationales.models.labels import class_names
-from rationales.models.loading import device_of
-from rationales.models.pretrained import load_pretrained
+from rationales.models.pretrained import device_of, load_pretrained
 
 FRAME = 0.032  # seconds of a unit of a waveform
 SEGMENT, OVERLAP = 60.0, 1.0  # seconds that a model reads at once, and that neighbouring segments share
@@ -181,7 +180,7 @@ def _head(model: AudioModel) -> Head:
     seconds = min(1.0, model.segment / model.sample_rate)
     silence = Sound(torch.zeros(round(seconds * model.sample_rate)).numpy(), model.sample_rate, "silence")
     weight = next(model.module.parameters(), torch.zeros(()))
-    with model.borrowed(), torch.no_grad():
+    with model.frozen(), torch.no_grad():
         outputs = audio_logits(model.module, model.encode([silence])[0].segments[0].values[None].to(weight)).shape[1]
     if outputs == 1 and len(model.labels) == 2:
         return Head.SIGMOID

@@ -22,14 +22,14 @@ from rationales.models.audio.batch import AudioBatch, audio_logits
 from rationales.models.audio.frontend import SpectrogramFrontend, WaveformFrontend
 from rationales.models.audio.reading import Sound, as_tensor, read_sound
 from rationales.models.batch import Rows
-from rationales.models.heads import Head
-from rationales.models.labels import label_number
-from rationales.models.memory import available_bytes
+from rationales.models.batch.heads import Head
+from rationales.models.batch.memory import available_bytes
+from rationales.models.batch.randomness import content_key
+from rationales.models.batch.segments import Window, windows
+from rationales.models.batch.temporary_state import frozen
+from rationales.models.display import ModelDisplay, label_list
+from rationales.models.labels import label_index
 from rationales.models.model import InputDescription
-from rationales.models.randomness import content_key
-from rationales.models.segments import Window, windows
-from rationales.models.shown import Shown, label_list
-from rationales.models.state import frozen
 from rationales.rationale import Frames, Note, Spectrogram
 
 BLACK_SHARE = 0.02  # share of the bins that are black in the image of a spectrogram
@@ -58,7 +58,7 @@ class EncodedSound:
 
 
 @dataclass(eq=False, repr=False)
-class AudioModel(Shown):
+class AudioModel(ModelDisplay):
     """An audio classifier that can be explained."""
 
     module: nn.Module
@@ -109,10 +109,10 @@ class AudioModel(Shown):
 
     def target(self, requested: str | int | None) -> int | None:
         """The number of a class given by label or number."""
-        return label_number(self.labels, requested)
+        return label_index(self.labels, requested)
 
     @contextmanager
-    def borrowed(self) -> Iterator[None]:
+    def frozen(self) -> Iterator[None]:
         """Freeze the module inside the block and restore it afterwards."""
         with frozen(self.module):
             yield

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from rationales.errors import ModelError
-from rationales.models import attention
 from rationales.models.batch import Batch, Noise, Piece
-from rationales.models.precision import copied
-from rationales.models.randomness import normal
-from rationales.models.threads import weight_count
+from rationales.models.batch.heads import output_logits
+from rationales.models.batch.randomness import normal
+from rationales.models.batch.threads import weight_count
+from rationales.models.fast import attention
+from rationales.models.fast.precision import copy_in_dtype
 
 PATCH = 16 * 16  # pixels
 
@@ -27,8 +27,8 @@ class ImageBatch(Batch):
     pixels: Tensor  # (inputs, channels, H, W)
     baseline_pixels: Tensor  # (S, channels, H, W) the baseline of every row
 
-    apart: ClassVar[bool] = False
-    reads: ClassVar[int] = 3
+    views_are_networks: ClassVar[bool] = False
+    input_axes: ClassVar[int] = 3
 
     def cost(self) -> list[int]:
         return [1] * self.size[0]
@@ -58,18 +58,18 @@ class ImageBatch(Batch):
     def distinct(self) -> int:
         return self.masks
 
-    def embedded(self, rows: Tensor | None = None) -> Tensor:
+    def input_embeddings(self, rows: Tensor | None = None) -> Tensor:
         """(R, channels, H, W): the pixels, in single precision at least."""
         pixels = self.pixels[self.rows.input if rows is None else self.rows.input[rows]]
         return pixels.to(torch.promote_types(pixels.dtype, torch.float32))
 
-    def emptied(self, rows: Tensor | None = None) -> Tensor:
+    def all_replaced(self, rows: Tensor | None = None) -> Tensor:
         """(R, channels, H, W): the baselines; padding stays as it is."""
-        pixels = self.embedded(rows)
+        pixels = self.input_embeddings(rows)
         baseline = self.baseline_pixels if rows is None else self.baseline_pixels[rows]
-        return torch.where(self.inside(rows), baseline.to(pixels), pixels)
+        return torch.where(self.unit_region(rows), baseline.to(pixels), pixels)
 
-    def inside(self, rows: Tensor | None = None) -> Tensor:
+    def unit_region(self, rows: Tensor | None = None) -> Tensor:
         """(R, 1, H, W) bool: False for padding."""
         real = self.rows.real if rows is None else self.rows.real[rows]
         return real.view(-1, 1, *self.pixels.shape[2:])
@@ -81,18 +81,18 @@ class ImageBatch(Batch):
     def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
         """(R, channels, H, W) -> (R, n): summed over the channels."""
         per_pixel = (values.abs() if reduce == "norm" else values).sum(1, keepdim=True)
-        return (per_pixel * self.inside(rows)).flatten(1)
+        return (per_pixel * self.unit_region(rows)).flatten(1)
 
-    def seen_on(self, view: Tensor) -> ImageBatch:
+    def on_baseline(self, view: Tensor) -> ImageBatch:
         rows = view * self.masks + torch.arange(self.masks, device=self.device)
         single_view = self.rows.on_one_view(rows, self.views)
         batch = replace(self, rows=single_view, views=1, baseline_pixels=self.baseline_pixels[rows])
         batch.plans = self.plans  # all rows of images have one size, so plans for a number of rows stay valid
         return batch
 
-    def copied(self, dtype: torch.dtype, apart: bool = False) -> ImageBatch:
-        (module,) = copied([self.module], dtype)
-        attention.use(module, apart)
+    def in_dtype(self, dtype: torch.dtype, without_masks: bool = False) -> ImageBatch:
+        (module,) = copy_in_dtype([self.module], dtype)
+        attention.set_unmasked(module, without_masks)
         for weight in module.parameters():
             if weight.dim() == 4:  # half precision is faster with channels last
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last)
@@ -114,7 +114,4 @@ class ImageBatch(Batch):
 def image_logits(module: nn.Module, pixels: Tensor) -> Tensor:
     """(R, outputs): the logits of preprocessed images, unwrapped from whatever the module returns."""
     output: Any = module(pixels)
-    logits = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
-    if not isinstance(logits, Tensor) or logits.dim() != 2:
-        raise ModelError("the model does not give one row of logits for each image; is it a classifier?")
-    return logits
+    return output_logits(output, "image")

@@ -13,18 +13,18 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError
 from rationales.models.batch import Rows
-from rationales.models.heads import Head, class_logits, probabilities
+from rationales.models.batch.heads import Head, class_logits, probabilities
+from rationales.models.batch.memory import available_bytes, stored_bytes
+from rationales.models.batch.randomness import content_key
+from rationales.models.batch.temporary_state import frozen
+from rationales.models.batch.threads import limited_threads, weight_count
+from rationales.models.display import ModelDisplay, label_list
 from rationales.models.image.baseline_choice import BaselineChoice, choose_baselines
 from rationales.models.image.baselines import baseline
 from rationales.models.image.batch import PATCH, ImageBatch, image_logits
 from rationales.models.image.reading import Fit, ImageInput, fit_image, read_image, scores_at_image_size
-from rationales.models.labels import label_number
-from rationales.models.memory import available_bytes, stored_bytes
+from rationales.models.labels import label_index
 from rationales.models.model import InputDescription
-from rationales.models.randomness import content_key
-from rationales.models.shown import Shown, label_list
-from rationales.models.state import frozen
-from rationales.models.threads import limited_threads, weight_count
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
@@ -42,7 +42,7 @@ class EncodedImage:
 
 
 @dataclass(eq=False, repr=False)
-class ImageModel(Shown):
+class ImageModel(ModelDisplay):
     """An image classifier that can be explained."""
 
     module: nn.Module
@@ -159,7 +159,7 @@ class ImageModel(Shown):
             return probabilities(self.head, class_logits(self.head, logits)).cpu()
 
         patches = sum(image.real.numel() // PATCH for image in encoded)
-        with self.borrowed(), limited_threads(weight_count(self.module) * patches), torch.no_grad():
+        with self.frozen(), limited_threads(weight_count(self.module) * patches), torch.no_grad():
             # noise is judged by one sample, the same for every seed
             return choose_baselines(
                 [image.pixels for image in encoded],
@@ -190,10 +190,10 @@ class ImageModel(Shown):
 
     def target(self, requested: str | int | None) -> int | None:
         """The number of a class given by label or number."""
-        return label_number(self.labels, requested)
+        return label_index(self.labels, requested)
 
     @contextmanager
-    def borrowed(self) -> Iterator[None]:
+    def frozen(self) -> Iterator[None]:
         """Freeze the module inside the block and restore it afterwards."""
         with frozen(self.module):
             yield

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rationales.models.randomness import content_key
+from rationales.models.batch.randomness import content_key
 
 MAX_ATTEMPTS = 6  # trainings with different seeds before a run counts as failed
 MAX_ATTEMPTS_FIXED = 2  # the same where the position is fixed: a plant that is too faint there stays too faint

@@ -1,0 +1,55 @@
+"""Groups of units that are kept or replaced together: single words, square cells of pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rationales.errors import OptionError
+from rationales.models.batch import Batch
+from rationales.models.batch.randomness import fold, uniform
+
+CELLS = 14  # default along the longer side of an image: cells of 16 x 16 pixels at 224
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureGroups:
+    """g groups of units in each row, padded on the right, or where an image has only padding."""
+
+    member: Tensor | None  # (n,) the group of every unit; None: each unit is its own
+    real: Tensor  # (S, g) groups that exist
+    shape: tuple[int, int] | None  # rows and columns of cells if units lie on a grid
+
+    @property
+    def count(self) -> Tensor:
+        """(S,) groups that exist."""
+        return self.real.sum(1)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """(..., g) -> (..., n): every unit gets its group's value."""
+        return values if self.member is None else values[..., self.member]
+
+    def order(self, batch: Batch, row: Tensor, number: Tensor) -> Tensor:
+        """(k, R, g): ranks of the groups in a random order per row and `number` (k, R); absent groups come last."""
+        random_values = uniform(
+            fold(batch.rows.key[row].expand(number.shape).flatten(), number.flatten()), self.real.shape[1]
+        )
+        random_values = random_values.view(*number.shape, -1) + 2 * ~self.real[row]
+        return random_values.argsort(-1).argsort(-1)
+
+
+def feature_groups(batch: Batch, cell: int = 0) -> FeatureGroups:
+    """The groups: single units on a line; cells of `cell` x `cell` pixels on a grid (0: 14 along the longer side)."""
+    if cell < 0:
+        raise OptionError(f"the side of a cell is a number of pixels, or 0 for the default, not {cell}")
+    if batch.grid is None:
+        return FeatureGroups(None, batch.rows.real, None)
+    height, width = batch.grid
+    side = cell or -(-max(height, width) // CELLS)
+    shape = (-(-height // side), -(-width // side))
+    rows, columns = (torch.arange(size, device=batch.device) // side for size in (height, width))
+    member = (rows[:, None] * shape[1] + columns).flatten()
+    real = torch.zeros(batch.size[0], shape[0] * shape[1], device=batch.device, dtype=batch.dtype)
+    return FeatureGroups(member, real.index_add(1, member, batch.rows.real.to(batch.dtype)) > 0, shape)

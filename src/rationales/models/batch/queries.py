@@ -1,0 +1,214 @@
+"""What methods ask of a batch: gradients at many points of the input, outputs under many keeps.
+
+Both work in blocks of rows that fit memory and add up in a fixed order. A method sees only the values and keys of the
+rows in a block, so that a row's result cannot depend on the other rows of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rationales.errors import ModelError
+from rationales.models.batch import Batch, Piece
+from rationales.models.batch.heads import Head
+from rationales.models.batch.randomness import fold
+
+OUTPUTS = ("logit", "log-odds", "log-probability", "probability")
+NO_GRADIENTS = (
+    "the model gives no gradients with respect to its input (it runs under no_grad, or rounds values); "
+    "use a method that needs none: occlusion, shapley-sampling, kernel-shap or lime"
+)
+
+
+def explained_output(batch: Batch, logits: Tensor, target: Tensor, output: str) -> Tensor:
+    """(..., R, classes), (R,) -> (..., R): the explained output of the target class.
+
+    `logit`; `log-odds`, the logit minus the log-sum-exp of all other logits; `log-probability`; `probability`.
+    """
+    index = target.expand(logits.shape[:-1]).unsqueeze(-1)
+    independent = batch.head is not Head.SOFTMAX  # of each other: a class's logit is its log-odds
+    if output == "probability":
+        logits = batch.probabilities(logits)
+    elif output == "log-probability":
+        logits = torch.nn.functional.logsigmoid(logits) if independent else logits.log_softmax(-1)
+    elif output == "log-odds" and not independent:
+        rival_logit = logits.scatter(-1, index, -torch.inf).logsumexp(-1, keepdim=True)
+        logits = logits - rival_logit
+    return logits.gather(-1, index).squeeze(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockInputs:
+    """The inputs of a block of R rows, from which a method chooses its points."""
+
+    full: Tensor  # (R, *read)
+    empty: Tensor  # (R, *read) with every unit replaced by the baseline
+    unit_region: Tensor  # (R, *read), axes may be 1: the elements that belong to a unit
+    key: Tensor  # (R,)
+    normal_noise: Callable[[Tensor, Sequence[int], torch.dtype], Tensor]  # Batch.normal_noise
+
+    def keys(self, variants: Tensor) -> Tensor:
+        """(k,) -> (k * R,): a key for every row of every variant."""
+        return fold(self.key.repeat(len(variants)), variants.repeat_interleave(len(self.key)))
+
+    def noisy(self, variants: Tensor, scale: float) -> Tensor:
+        """(k, R, *read): the input with Gaussian noise on its units; `scale` is relative to `strength`."""
+        noise = self.normal_noise(fold(self.keys(variants), 0), self.full.shape[1:], self.full.dtype)
+        return self.full + scale * self.strength * self.unit_region * noise.view(len(variants), *self.full.shape)
+
+    def along(self, values: Tensor) -> Tensor:
+        """(k,) or (k, R) -> the same values with as many axes as (k, R, *read)."""
+        return values.view(*values.shape, *[1] * (self.full.dim() + 1 - values.dim()))
+
+    @property
+    def strength(self) -> Tensor:
+        """(R, 1, ...): the root mean square of the input over units."""
+        axes = tuple(range(1, self.full.dim()))
+        inside = self.unit_region.expand_as(self.full)
+        return ((self.full.square() * inside).sum(axes, keepdim=True) / inside.sum(axes, keepdim=True)).sqrt()
+
+
+Points = Callable[[BlockInputs, Tensor], tuple[Tensor, Tensor | None]]
+# (reading, variants (k,)) -> points (k, R, *read), and the factors of their gradients in the sum (None: 1)
+GradientRule = Callable[[Batch, Piece, Tensor, Tensor, str], Tensor]  # as `gradient_at`
+
+
+def gradients(
+    batch: Batch,
+    target: Tensor,
+    points: Points,
+    *,
+    variants: int = 1,
+    output: str = "logit",
+    reduce: str = "sum",
+    baseline: bool = True,
+    gradient_rule: GradientRule | None = None,
+    weight: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Tensor:
+    """(S, n): sum over variants of factor x d output / d input at each variant's point, reduced to units.
+
+    `baseline`: whether points depend on it; if not, rows that differ only in it are run once. `gradient_rule`: a
+    function in place of `gradient_at`; `weight`: rows that it runs for each row.
+    """
+    gradient_function = gradient_at if gradient_rule is None else gradient_rule
+    rows = batch.size[0] if baseline else batch.distinct
+
+    def compute() -> Tensor:
+        single = torch.promote_types(batch.dtype, torch.float32)
+        scores = torch.zeros(rows, batch.size[1], device=batch.device, dtype=single)
+        done = 0
+        for block in batch.blocks(rows, weight):
+            row = block.row
+            full = batch.input_embeddings(row)
+            empty = batch.all_replaced(row) if baseline else full
+            reading = BlockInputs(full, empty, batch.unit_region(row), batch.rows.key[row], batch.normal_noise)
+            total = torch.zeros_like(full)
+            for chunk in torch.split(torch.arange(variants, device=batch.device), block.variants):
+                with torch.no_grad():
+                    point, factor = points(reading, chunk)
+                gradient = gradient_function(
+                    batch, block.piece(len(chunk)), point.flatten(0, 1), target, output
+                ).view_as(point)
+                total += (gradient if factor is None else gradient * factor).sum(0)
+                done += len(chunk) * len(row)
+                if progress is not None:
+                    progress(done / (variants * rows))
+            scores[row] = batch.to_units(total, reduce, row)
+        return scores
+
+    return to_rows(batch, batch.fit(compute))
+
+
+def gradient_at(
+    batch: Batch, piece: Piece, point: Tensor, target: Tensor, output: str, first: int | None = None
+) -> Tensor:
+    """(R, *read): d output / d input of the piece's rows (only its `first` if set) at the input `point`."""
+    with torch.enable_grad():
+        leaf = point.detach().requires_grad_()
+        logits = batch.forward_from(piece, leaf.clone())  # a model may modify its input in place, but not a leaf
+        value = explained_output(batch, logits, target[batch.rows.input[piece.row]], output)
+    if not value.requires_grad:
+        raise ModelError(NO_GRADIENTS)
+    return torch.autograd.grad(value[:first].sum(), leaf)[0]
+
+
+def check_gradients(batch: Batch) -> None:
+    """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep."""
+    cost = batch.cost()
+    row = min(range(len(cost)), key=lambda index: cost[index])
+    index = torch.tensor([row], device=batch.device)
+    piece = Piece(index, index, int(batch.rows.view[row]), cost[row], full=True)
+    with torch.enable_grad():
+        keep = batch.ones()[index].requires_grad_()
+        try:
+            logits = batch.forward(piece, keep, None)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # the model ran before without gradients, so these are the cause
+            raise ModelError(f"{NO_GRADIENTS} ({error})") from error
+    if not logits.requires_grad:
+        raise ModelError(NO_GRADIENTS)
+
+
+def to_rows(batch: Batch, values: Tensor) -> Tensor:
+    """(distinct, n) or (S, n) -> (S, n)."""
+    return values if len(values) == batch.size[0] else values[batch.rows.mask]
+
+
+Keeps = Callable[[Tensor, Tensor], Tensor]  # (rows (R,), variants (k,)) -> keep (k, R, n)
+
+
+def outputs_under_keeps(
+    batch: Batch,
+    target: Tensor,
+    keeps: Keeps,
+    variants: int | Tensor,
+    *,
+    output: str = "probability",
+    progress: Callable[[float], None] | None = None,
+) -> Tensor:
+    """(K, S): the explained output of every row under K keeps.
+
+    `variants`: their number, K for all rows or (S,) per row; entries beyond a row's number are undefined. Keeps are
+    made block by block and never stored together.
+    """
+    count = torch.as_tensor(variants, device=batch.device).expand(batch.size[0])
+    max_variants, rows = int(count.max()), batch.size[0]
+
+    def compute() -> Tensor:
+        values = torch.zeros(
+            max_variants, rows, device=batch.device, dtype=torch.promote_types(batch.dtype, torch.float32)
+        )
+        done = 0
+        for block in batch.blocks():
+            block_variants = int(count[block.row].max())
+            for chunk in (
+                torch.split(torch.arange(block_variants, device=batch.device), block.variants) if block_variants else ()
+            ):
+                keep = keeps(block.row, chunk).to(batch.dtype)
+                piece = block.piece(len(chunk))
+                logits = batch.forward(piece, keep.flatten(0, 1), None)
+                value = explained_output(batch, logits, target[batch.rows.input[piece.row]], output)
+                values[chunk[:, None], block.row] = value.view(len(chunk), -1).to(values.dtype)
+                if progress is not None:
+                    progress((done + len(block.row) * (int(chunk[-1]) + 1) / block_variants) / rows)
+            done += len(block.row)
+        return values
+
+    with torch.no_grad():
+        return batch.fit(compute)
+
+
+def baseline_and_full_outputs(batch: Batch, target: Tensor, output: str) -> tuple[Tensor, Tensor]:
+    """(S,) twice: the explained output of every row with all units replaced and with all units kept."""
+
+    def keeps(row: Tensor, variant: Tensor) -> Tensor:
+        return variant[:, None, None].expand(-1, len(row), batch.size[1])
+
+    empty, full = outputs_under_keeps(batch, target, keeps, 2, output=output)
+    return empty, full

@@ -1,0 +1,1 @@
+"""Faster ways to run a model: half-precision copies, packed rows, attention without masks, Triton kernels."""

@@ -1,0 +1,1 @@
+"""Text classifiers: units, tokens, rows, loading and baselines."""

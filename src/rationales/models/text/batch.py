@@ -1,0 +1,177 @@
+"""Rows of tokens as a Batch: words are kept or replaced at the word embeddings.
+
+The model runs on the token ids, and a hook replaces only the output of its embedding layer. Positions, token types,
+padding, the token at which a decoder reads its logits and any scaling of embeddings are therefore the model's own, for
+every architecture, and keep = 1 equals the plain model to the bit. Replaced words stay attended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from rationales.models.batch import Batch, Noise, Packing, Piece
+from rationales.models.batch.heads import output_logits
+from rationales.models.batch.randomness import normal
+from rationales.models.batch.temporary_state import output_replaced
+from rationales.models.batch.threads import weight_count
+from rationales.models.fast import attention, packed
+from rationales.models.fast.attention import row_lengths
+from rationales.models.fast.precision import copy_in_dtype
+
+
+@dataclass(frozen=True, eq=False)
+class TextClassifier:
+    """One classifier, its embedding layer and the baseline that replaces word embeddings."""
+
+    module: nn.Module
+    embedding: nn.Module
+    baseline: Tensor  # (hidden,)
+    arguments: Mapping[str, Any]  # further arguments of every call
+    takes_types: bool
+    without_masks: bool = False  # a copy that keeps rows of unequal length apart without a mask
+    packs_rows: bool = False  # and runs the tokens of all rows as one sequence, without padding
+
+    def logits(
+        self, ids: Tensor, attention: Tensor, types: Tensor | None, change: Callable[[Tensor], Tensor], piece: Piece
+    ) -> Tensor:
+        """(R, outputs): logits, where `change` is applied to the word embeddings (R, T, hidden)."""
+        type_arguments = {"token_type_ids": types} if types is not None and self.takes_types else {}
+        with output_replaced(self.embedding, change), self._rows(attention, piece):
+            output = self.module(input_ids=ids, attention_mask=attention, **type_arguments, **self.arguments)
+        return output_logits(output, "text")
+
+    def _rows(self, attention: Tensor, piece: Piece) -> AbstractContextManager[None]:
+        """Context that tells a copy without masks how long the rows are."""
+        if piece.full or not self.without_masks:
+            return nullcontext()
+        if not self.packs_rows:
+            return row_lengths(attention)
+        return packed.row_lengths(piece.packing or Packing.from_lengths(attention.sum(1).tolist(), attention.device))
+
+    def in_dtype(self, dtype: torch.dtype, without_masks: bool = False) -> TextClassifier:
+        """Copy of this network in `dtype`; `without_masks`: see `Batch.in_dtype`."""
+        module, embedding = copy_in_dtype([self.module, self.embedding], dtype)
+        unmasked = attention.set_unmasked(module, without_masks)
+        packs_rows = packed.set_packed(module, unmasked)
+        return replace(self, module=module, embedding=embedding, without_masks=unmasked, packs_rows=packs_rows)
+
+
+@dataclass(eq=False)
+class TextBatch(Batch):
+    """Rows of tokens whose word embeddings are blended with the baseline."""
+
+    networks: Sequence[TextClassifier]
+    ids: Tensor  # (S, T)
+    attention: Tensor  # (S, T)
+    types: Tensor | None  # (S, T)
+    owner: Tensor  # (S, T) the unit of each token; n for special tokens and padding, which are always kept
+    lengths: list[int]
+    unit: str = "word"  # what a unit is: word, token or sentence
+
+    input_axes: ClassVar[int] = 2
+    sufficient_cost: ClassVar[dict[str, int]] = {"cuda": 2**15, "cpu": 2**10}
+
+    def cost(self) -> list[int]:
+        return self.lengths
+
+    def weights(self) -> int:
+        """Of the first network, without its word embeddings: a lookup, not a product."""
+        network = self.networks[0]
+        return weight_count(network.module) - weight_count(network.embedding)
+
+    def forward(self, piece: Piece, keep: Tensor, noise: Noise | None) -> Tensor:
+        network = self.networks[piece.view]
+        owner = self.owner[piece.row, : piece.size]
+        kept = torch.cat([keep, keep.new_ones(len(keep), 1)], 1).gather(1, owner)[..., None]  # (R, T, 1)
+
+        def blend(words: Tensor) -> Tensor:
+            share = kept.to(words.dtype)
+            mixed = share * words + (1 - share) * network.baseline.to(words.dtype)  # Eq. 1; Eq. 3 when keep is 1 - keep
+            if noise is None:
+                return mixed
+            is_unit = (owner < self.size[1])[..., None]
+            size = (words.square() * is_unit).sum((1, 2)) / (is_unit.sum((1, 2)) * words.shape[-1])
+            unit_noise = normal(noise.key, words.shape[1:], words.dtype)
+            return mixed + noise.scale * size.sqrt()[:, None, None] * is_unit * unit_noise
+
+        return self._logits(piece, blend)
+
+    def _logits(self, piece: Piece, change: Callable[[Tensor], Tensor]) -> Tensor:
+        row, size = piece.row, piece.size
+        types = self.types[row, :size] if self.types is not None else None
+        network, ids, attended = self.networks[piece.view], self.ids[row, :size], self.attention[row, :size]
+        logits = network.logits(ids, attended, types, change, piece)
+        return self.class_logits(piece, logits)
+
+    @property
+    def modules(self) -> Sequence[nn.Module]:
+        return [network.module for network in self.networks]
+
+    def input_embeddings(self, rows: Tensor | None = None) -> Tensor:
+        """(R, T, hidden): the word embeddings of each row's network, padded with zeros to the widest of several."""
+        row = self._all(rows)
+        longest = max(self.lengths[index] for index in row.tolist())
+        widest = max(len(network.baseline) for network in self.networks)
+        embeddings = torch.zeros(len(row), longest, widest, device=self.device, dtype=self.dtype)
+        with torch.no_grad():
+            for view, network in enumerate(self.networks):
+                if len(view_rows := torch.nonzero(self.rows.view[row] == view).flatten()):
+                    words: Tensor = network.embedding(self.ids[row[view_rows], :longest])
+                    embeddings[view_rows, :, : words.shape[-1]] = words.to(embeddings)
+        return embeddings
+
+    def all_replaced(self, rows: Tensor | None = None) -> Tensor:
+        """(R, T, hidden): the baseline in place of every word; special tokens are unchanged."""
+        row, embeddings = self._all(rows), self.input_embeddings(rows)
+        for view, network in enumerate(self.networks):
+            replaced = self.unit_region(row)[..., 0] & (self.rows.view[row] == view)[:, None]
+            embeddings[..., : len(network.baseline)][replaced] = network.baseline.to(embeddings)
+        return embeddings
+
+    def unit_region(self, rows: Tensor | None = None) -> Tensor:
+        """(R, T, 1) bool: tokens of units, neither special tokens nor padding."""
+        row = self._all(rows)
+        return (self.owner[row, : max(self.lengths[index] for index in row.tolist())] < self.size[1])[..., None]
+
+    def forward_from(self, piece: Piece, values: Tensor) -> Tensor:
+        width = len(self.networks[piece.view].baseline)
+        return self._logits(piece, lambda words: values[:, : piece.size, :width].to(words))
+
+    def to_units(self, values: Tensor, reduce: str, rows: Tensor | None = None) -> Tensor:
+        """(R, T, hidden) -> (R, n): the sum over the embedding and over the tokens of a unit."""
+        tokens = (values.abs() if reduce == "norm" else values).sum(-1)
+        owner = self.owner[self._all(rows), : tokens.shape[1]]
+        # in double precision if possible: the order in which a GPU adds a unit's tokens then makes no difference
+        wide = tokens if self.device.type == "mps" else tokens.double()
+        totals = wide.new_zeros(len(tokens), self.size[1] + 1)
+        return totals.scatter_add_(1, owner, wide)[:, :-1].to(values.dtype)
+
+    def _all(self, rows: Tensor | None) -> Tensor:
+        return torch.arange(self.size[0], device=self.device) if rows is None else rows
+
+    def in_dtype(self, dtype: torch.dtype, without_masks: bool = False) -> TextBatch:
+        networks = [network.in_dtype(dtype, without_masks) for network in self.networks]
+        return replace(self, networks=networks, budget=self.budget_in(dtype))
+
+    def take(self, inputs: Sequence[int]) -> TextBatch:
+        row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
+        width = int(self.rows.real[row].sum(1).max())
+        lengths = [self.lengths[index] for index in row.tolist()]
+        longest = max(lengths)
+        owner = self.owner[row, :longest]
+        return replace(
+            self,
+            rows=self.rows.take(row, width),
+            inputs=len(inputs),
+            ids=self.ids[row, :longest],
+            attention=self.attention[row, :longest],
+            types=self.types[row, :longest] if self.types is not None else None,
+            owner=torch.where(owner == self.size[1], torch.full_like(owner, width), owner),
+            lengths=lengths,
+        )
