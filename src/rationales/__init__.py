@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from rationales.models.batch import Batch
     from rationales.models.catalogue import list_models
     from rationales.models.load import load
-    from rationales.pipeline import explain
+    from rationales.pipeline.explain import explain
     from rationales.rationale import Rationale
     from rationales.report.html.page import page
 
 _MODULES = {  # public name -> the module that defines it
     "load": "rationales.models.load",
-    "explain": "rationales.pipeline",
+    "explain": "rationales.pipeline.explain",
     "evaluate": "rationales.evaluation.evaluate",
     "compare": "rationales.evaluation.method_comparison",
     "dry_run": "rationales.groundtruth.dryrun",

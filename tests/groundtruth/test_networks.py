@@ -25,7 +25,7 @@ from rationales.groundtruth.networks.transformer import TextTransformer
 from rationales.groundtruth.networks.vit import VisionTransformer, small_vit
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
 from rationales.methods import METHODS
-from rationales.pipeline import explain
+from rationales.pipeline.explain import explain
 
 TEXTS = ["the bread is warm .", "a sea wasn't calm , and the bread is a mess", "bread !"]
 LABELS = ("no", "yes")

@@ -18,7 +18,7 @@ from models.image.test_model import SIDE, detector, preprocess, scene
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS, build
 from rationales.models.image.loading import from_module
-from rationales.pipeline import explain as explain_any
+from rationales.pipeline.explain import explain as explain_any
 from rationales.rationale import Grid
 
 CELLS = {"cell": 8}

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from samples import make_rationale, rationales
 
 from rationales import Rationale
+from rationales.pipeline.selection_curves import SIZES, curve_thresholds
 from rationales.rationale import Curve, Rule
 from rationales.report.html.page import page
 from rationales.report.html.probabilities import STALE
 from rationales.report.html.slider import selecting_stops, slider_data, stops
 from rationales.report.scale import scale_of
-from rationales.selection_curves import SIZES, curve_thresholds
 
 
 def curved(rationale: Rationale) -> Rationale:

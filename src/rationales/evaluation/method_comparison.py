@@ -16,7 +16,7 @@ from rationales.files import write_text
 from rationales.methods import Method
 from rationales.models.load import as_model
 from rationales.models.model import Model
-from rationales.pipeline import explain
+from rationales.pipeline.explain import explain
 from rationales.rationale import Rationale
 from rationales.rendering import render
 

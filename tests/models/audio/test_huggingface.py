@@ -8,7 +8,7 @@ import torch
 
 import rationales
 from rationales.errors import ModelError
-from rationales.pipeline import explain
+from rationales.pipeline.explain import explain
 from rationales.rationale import Frames, Spectrogram
 
 transformers = pytest.importorskip("transformers")

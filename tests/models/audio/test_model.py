@@ -16,7 +16,7 @@ from rationales.methods import METHODS
 from rationales.models.audio.baselines import blur
 from rationales.models.audio.model import AudioModel
 from rationales.models.batch.heads import Head
-from rationales.pipeline import explain
+from rationales.pipeline.explain import explain
 from rationales.rationale import Frames, Rationale, Spectrogram
 
 KINDS = {"line": (line, Detector), "grid": (grid, SpectrumDetector)}

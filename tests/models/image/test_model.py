@@ -18,7 +18,7 @@ from rationales.errors import InputError, ModelError, OptionError
 from rationales.masks.optimize import optimize
 from rationales.masks.settings import IMAGE
 from rationales.models.image.loading import from_module, from_processor
-from rationales.pipeline import explain
+from rationales.pipeline.explain import explain
 from rationales.rationale import Grid, Rationale
 
 SIDE = 32

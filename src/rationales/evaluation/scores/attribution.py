@@ -19,7 +19,7 @@ from rationales.methods import Method
 from rationales.models.batch import Batch
 from rationales.models.image.model import EncodedImage
 from rationales.models.model import Model
-from rationales.scoring import open_batch, run_method
+from rationales.pipeline.scoring import open_batch, run_method
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ from rationales.groundtruth.plants.plant import Plant, PlantedExample
 from rationales.groundtruth.training import seeded
 from rationales.methods import Method
 from rationales.models.pretrained import device_of
-from rationales.pipeline import explain
+from rationales.pipeline.explain import explain
 from rationales.version import __version__
 
 ProgressBar = Callable[[str], AbstractContextManager[Callable[[float], None] | None]]

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rationales.checks import SelectionSummary, selection_notes
 from rationales.errors import InputError, OptionError
 from rationales.masks.field import smooth as smooth_scores
 from rationales.masks.snapping import snap_selections
@@ -24,12 +23,19 @@ from rationales.models.batch.contrast import CHOSEN
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
+from rationales.pipeline.checks import SelectionSummary, selection_notes
+from rationales.pipeline.rule_choice import choose_rules
+from rationales.pipeline.scoring import first_nonfinite, open_batch, run_method
+from rationales.pipeline.selection_curves import curve as make_curve
+from rationales.pipeline.selection_curves import curve_probabilities, curve_thresholds
+from rationales.pipeline.targets import (
+    check_rivals,
+    lists_inputs,
+    rival_numbers,
+    target_numbers,
+    two_class_probabilities,
+)
 from rationales.rationale import Note, Rationale, Rule, by_label
-from rationales.rule_choice import choose_rules
-from rationales.scoring import first_nonfinite, open_batch, run_method
-from rationales.selection_curves import curve as make_curve
-from rationales.selection_curves import curve_probabilities, curve_thresholds
-from rationales.targets import check_rivals, lists_inputs, rival_numbers, target_numbers, two_class_probabilities
 from rationales.version import __version__
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)

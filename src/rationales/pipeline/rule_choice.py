@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rationales.checks import SUFFICIENT
 from rationales.models.batch import Batch
+from rationales.pipeline.checks import SUFFICIENT
 from rationales.rationale import Rule
 
 

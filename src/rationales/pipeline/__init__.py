@@ -1,0 +1,1 @@
+"""From inputs to rationales: scoring, selecting, checking and describing."""
