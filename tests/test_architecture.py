@@ -17,7 +17,6 @@ LAYERS = (  # from top to bottom; a room may import its own layer and those belo
     {"report"},
     {"evaluation", "groundtruth"},
     {"pipeline"},
-    {"checks", "rule_choice", "scoring", "selection_curves", "targets"},
     {"methods"},
     {"masks"},
     {"models", "data"},

@@ -22,7 +22,7 @@ from rationales.rendering import RENDERERS
 
 PACKAGE = Path(rationales.__file__).parent
 LISTS = ("list_methods", "list_metrics", "list_models")
-RESULTS = ("rationale.py", "rationale_parts.py", "rendering.py", "storage.py", "data_frames.py", "rule_choice.py")
+RESULTS = ("rationale.py", "rationale_parts.py", "rendering.py", "storage.py", "data_frames.py")
 
 
 @pytest.mark.parametrize("name", LISTS)

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
-
-
-def resample(samples: list[float], sample_rate: int, new_rate: int, crossings: int) -> list[float]:
-    """Sample j lies at j sample_rate / new_rate; it is the sum of all samples under a sinc within a Hann window."""
-    cut = min(1.0, new_rate / sample_rate)
-    resampled = []
-    for j in range(math.ceil(len(samples) * new_rate / sample_rate)):
-        position, total = j * sample_rate / new_rate, 0.0
-        for i, value in enumerate(samples):
-            distance = (i - position) * cut
-            if abs(distance) < crossings:
-                sinc = 1.0 if distance == 0 else math.sin(math.pi * distance) / (math.pi * distance)
-                total += value * cut * sinc * (1 + math.cos(math.pi * distance / crossings)) / 2
-        resampled.append(total)
-    return resampled
 
 
 def voice_activity(weights: dict[str, Tensor], samples: Tensor) -> list[float]:

@@ -90,9 +90,9 @@ def compare(
 
         resolve_entries(rows, smooth, kind)  # reports unknown names and options before anything is loaded
         import rationales
-        from rationales.models.catalogue import IMAGE_MODEL
+        from rationales.models.kinds import kind_named
 
-        model_name = model or (IMAGE_MODEL if image is not None else None)
+        model_name = model or kind_named(kind).default_model
         explained = rationales.load(
             model_name, device=device, unit=text_units, baseline=baseline, trust_remote_code=trust_remote_code
         )

@@ -95,9 +95,9 @@ def evaluate(
     check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind])
     with waiting("loading the model"):
         import rationales
-        from rationales.models.catalogue import IMAGE_MODEL
+        from rationales.models.kinds import kind_named
 
-        model_name = model or (IMAGE_MODEL if kind == "image" else None)
+        model_name = model or kind_named(kind).default_model
         loaded_model = rationales.load(
             model_name, device=device, baseline=baseline, trust_remote_code=trust_remote_code
         )

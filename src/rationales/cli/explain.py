@@ -131,11 +131,10 @@ def explain(
     with waiting("loading the model"):
         check_method(method, chosen, sources.kind)
         import rationales
-        from rationales.models.catalogue import AUDIO_MODEL, IMAGE_MODEL
+        from rationales.models.kinds import kind_named
 
-        default = {"text": None, "image": IMAGE_MODEL, "audio": AUDIO_MODEL}[sources.kind]
         explained = rationales.load(
-            model or default,
+            model or kind_named(sources.kind).default_model,
             device=device,
             unit=text_units,
             baseline=baseline,

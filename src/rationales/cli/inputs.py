@@ -42,15 +42,15 @@ def check_rule(threshold: float | None, share: float | None, top: int | None) ->
 
 def check_kind(model: Any, input_kind: str) -> None:
     """A model must be given what it reads."""
-    kind = model.kind
-    reads = {"text": "texts", "image": "pictures", "audio": "sounds", "spectrogram": "sounds"}
-    if reads[kind] == reads[input_kind]:
+    from rationales.models.kinds import kind_named
+
+    expected, noun = kind_named(model.kind).noun, kind_named(input_kind).noun
+    if expected == noun:
         return
     if input_kind == "text":
-        raise OptionError(
-            f"{model.name} is a model of {reads[kind]}, so give {'--image' if kind == 'image' else '--audio'}"
-        )
-    raise OptionError(f"{model.name} is a model of {reads[kind]}, not {reads[input_kind]}; give another --model")
+        flag = "--image" if model.kind == "image" else "--audio"
+        raise OptionError(f"{model.name} is a model of {expected}s, so give {flag}")
+    raise OptionError(f"{model.name} is a model of {expected}s, not {noun}s; give another --model")
 
 
 def source(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rationales.models.kinds import kind_named
 from rationales.rationale import Note
 
 SUFFICIENT = 0.9  # a rationale alone should give the target this share of its probability for the full input
 INSUFFICIENT = 0.5  # below this share there is a note
 INFORMATIVE = 0.7  # a baseline that gives the target this probability is not uninformative
 REDUNDANT = 0.9  # a complement with this share of the full input's probability shows that the rationale is not needed
-
-_ALTERNATIVE_BASELINES = {"text": "mask, unk, zero, mean", "image": "black, white, mean, blur-20, noise"}
-_INPUT_NOUN = {"text": "text", "image": "image"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ def selection_notes(selection: SelectionSummary) -> list[Note]:
     notes = []
     if empty > INFORMATIVE:
         message = f"the baseline {selection.baseline} alone already gives {selection.target} {empty:.2f}"
-        baselines = _ALTERNATIVE_BASELINES.get(selection.kind, "silence, noise, blur-20")
+        baselines = kind_named(selection.kind).suggested_baselines
         notes.append(
             Note("informative-baseline", f"{message}, so it is not uninformative; try another baseline ({baselines})")
         )
@@ -47,7 +45,7 @@ def selection_notes(selection: SelectionSummary) -> list[Note]:
         return [*notes, Note("empty-rationale", f"{message}; {_select_more(selection)}")]
     if _insufficient(selection, full, alone):
         message = f"the selected {selection.unit}s alone give {selection.target} {alone:.2f}"
-        message += f", the whole {_INPUT_NOUN.get(selection.kind, 'sound')} {full:.2f}: not sufficient"
+        message += f", the whole {kind_named(selection.kind).noun} {full:.2f}: not sufficient"
         advice = _select_more(selection)
         notes.append(Note("not-sufficient", f"{message}; {advice}" if advice else message))
     if complement >= full and complement > empty:

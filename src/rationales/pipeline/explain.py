@@ -20,6 +20,7 @@ from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
 from rationales.models.batch.contrast import CHOSEN
+from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
@@ -40,13 +41,6 @@ from rationales.version import __version__
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
 Progress = Callable[[float], None]
-
-AT_ONCE = {
-    "text": 512,
-    "image": 64,
-    "audio": 64,
-    "spectrogram": 16,
-}  # inputs prepared together; the engine decides how many of them are in flight
 
 
 @dataclass(frozen=True)
@@ -194,8 +188,9 @@ def explain(
         if not alone and titles is None and not getattr(source, "text", "an image").strip():
             raise InputError(f"input {number} of the list is empty; there is nothing to explain")
     results: list[Rationale] = []
-    for begin in range(0, len(sources), AT_ONCE[model.kind]):
-        chunk = sources[begin : begin + AT_ONCE[model.kind]]
+    inputs_at_once = kind_named(model.kind).inputs_at_once
+    for begin in range(0, len(sources), inputs_at_once):
+        chunk = sources[begin : begin + inputs_at_once]
         report = _shifted(progress, begin / len(sources), len(chunk) / len(sources))
         results += _explain_chunk(model, chunk, request.chunk(begin, begin + len(chunk)), report)
     return results[0] if alone else results

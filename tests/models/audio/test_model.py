@@ -70,6 +70,8 @@ class TestKnownCause:
     def test_at_another_rate_the_times_are_the_same(self):
         from rationales.models.audio.reading import resample
 
+        pytest.importorskip("soxr")
+
         result = explain(line(), (resample(clip(1.1), RATE, 11025), 11025), target="burst")
         assert result.units.duration == pytest.approx(2.0, abs=0.001)
         assert result.times()[0].start == pytest.approx(1.1, abs=0.07)

@@ -1,10 +1,14 @@
-"""Reads sounds from WAV files and arrays, mixes them down to one channel and resamples them."""
+"""Reads sounds from files and arrays, mixes them down to one channel and resamples them.
+
+Files are decoded by soundfile and sample rates changed by soxr (`pip install 'rationales[audio]'`); both are imported
+when they are first needed.
+"""
 
 from __future__ import annotations
 
-import math
+import importlib
 import os
-import wave
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,23 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rationales.errors import InputError
+from rationales.errors import InputError, ModelError
 
 SAMPLE_RATES = (1_000, 768_000)  # accepted range, samples per second
 MAX_SECONDS = 4 * 3600
 MAX_AMPLITUDE = 1.5  # decoders overshoot 1 a little; samples beyond this are on another scale
-ZERO_CROSSINGS = 24  # of the sinc on either side, in resampling
-_CHUNK = 1 << 15  # samples that are computed at once
+_BLOCK = 1 << 20  # frames that are decoded at once: a header that lies about the length reserves no memory
 _STREAMED = 0x7FFFF000  # bytes: headers written before the length was known say this or more
-# First bytes of formats that are often given in place of a WAV file.
-_OTHER_FORMATS = {
-    b"ID3": "MP3",
-    b"\xff\xfb": "MP3",
-    b"\xff\xf3": "MP3",
-    b"OggS": "Ogg",
-    b"fLaC": "FLAC",
-    b"FORM": "AIFF",
-}
 _ADVICE = "convert it first (ffmpeg -i IN -ac 1 -c:a pcm_s16le OUT.wav), or give (samples, sample_rate)"
 
 
@@ -50,7 +44,7 @@ class Sound:
 
 
 def read_sound(source: Any, name: str | None = None) -> Sound:
-    """A sound from the path of a WAV file (PCM of 8, 16, 24 or 32 bits) or from a tuple (samples, sample_rate).
+    """A sound from the path of a file (WAV, FLAC, Ogg, MP3, AIFF) or from a tuple (samples, sample_rate).
 
     Samples: an array or a tensor (n,), (n, channels) or (channels, n); integers of 8 to 32 bits, or floats in [-1, 1].
     Channels are averaged.
@@ -61,79 +55,61 @@ def read_sound(source: Any, name: str | None = None) -> Sound:
     if isinstance(source, tuple) and len(source) == 2:
         title = name or "the array"
         return _finished(_scaled(source[0], title), _checked_rate(source[1], title), title)
-    raise InputError(
-        f"a sound is the path of a WAV file or a tuple (samples, sample_rate), not {type(source).__name__}"
-    )
+    raise InputError(f"a sound is the path of a file or a tuple (samples, sample_rate), not {type(source).__name__}")
 
 
 def resample(samples: NDArray[np.float32], old_rate: int, new_rate: int) -> NDArray[np.float32]:
-    """(n,) at `old_rate` -> (ceil(n new_rate / old_rate),) at `new_rate`, by a Hann-windowed sinc.
-
-    Frequencies above half the new rate are filtered out; beyond its ends the sound is silent.
-    """
+    """(n,) at `old_rate` -> about (n new_rate / old_rate,) at `new_rate`."""
     if old_rate == new_rate:
         return samples
-    divisor = math.gcd(old_rate, new_rate)
-    down, up = old_rate // divisor, new_rate // divisor
-    cutoff = min(1.0, up / down)  # the highest frequency that both rates can represent, relative to the old one's
-    reach = math.ceil(ZERO_CROSSINGS / cutoff)  # samples on either side that contribute to a new one
-    padded = np.pad(samples.astype(np.float64), (reach, reach + 1))
-    count = -(-len(samples) * up // down)
-    result = np.empty(count, dtype=np.float32)
-    offsets = np.arange(-reach + 1, reach + 1)
-    for begin in range(0, count, _CHUNK):
-        position = np.arange(begin, min(begin + _CHUNK, count), dtype=np.int64) * down
-        phases, phase_index = np.unique(position % up, return_inverse=True)  # at most `up`
-        distance = (offsets - (phases / up)[:, None]) * cutoff
-        weight = np.sinc(distance) * cutoff * np.cos(np.pi / 2 * np.clip(distance / ZERO_CROSSINGS, -1, 1)) ** 2
-        neighbours = padded[(position // up + reach)[:, None] + offsets]
-        result[begin : begin + len(position)] = (neighbours * weight[phase_index]).sum(1)
-    return result
+    resampled: NDArray[np.float32] = _library("soxr").resample(samples, old_rate, new_rate, quality="HQ")
+    return resampled
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ModelError(f"this needs {name}, which is not installed: pip install 'rationales[audio]'") from None
 
 
 def _decoded(path: Path, title: str) -> tuple[NDArray[np.float32], int]:
+    """(n, channels) samples and the sample rate."""
     try:
-        with path.open("rb") as file:
-            start = file.read(12)
-            file.seek(0)
-            if format_name := _other_format(start):
-                raise InputError(f"{title} is {format_name}, not WAV; {_ADVICE}")
-            with wave.open(file) as opened:
-                channels, width, rate = opened.getnchannels(), opened.getsampwidth(), opened.getframerate()
-                declared = opened.getnframes() * channels * width
-                raw = opened.readframes(opened.getnframes())
+        with path.open("rb"):  # soundfile does not say why a file cannot be opened
+            pass
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except IsADirectoryError:
-        raise InputError(f"{title} is a folder; give a WAV file") from None
+        raise InputError(f"{title} is a folder; give a sound file") from None
     except OSError as error:
         raise InputError(f"cannot read {title}: {error.strerror}") from error
-    except (wave.Error, EOFError) as error:
+    library = _library("soundfile")
+    try:
+        with library.SoundFile(path) as file:
+            sample_rate = _checked_rate(file.samplerate, title)
+            _check_length(file.frames, sample_rate, title)
+            _check_complete(file.extra_info, title)
+            blocks = [np.zeros((0, file.channels), np.float32)]
+            while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
+                blocks.append(block)
+    except library.LibsndfileError as error:
+        raise InputError(f"{title} is no sound file that can be read ({error.error_string}); {_ADVICE}") from None
+    return np.concatenate(blocks), sample_rate
+
+
+def _check_complete(header: str, title: str) -> None:
+    """Raise an InputError where a WAV file has fewer bytes than its header says; libsndfile only notes it."""
+    match = re.search(r"^data : (\d+) \(should be (\d+)\)", header, re.MULTILINE)
+    if match and int(match[2]) < int(match[1]) < _STREAMED:
         raise InputError(
-            f"{title} is no WAV file of plain PCM samples ({str(error) or 'it ends too early'}); {_ADVICE}"
-        ) from None
-    if len(raw) < declared < _STREAMED:
-        raise InputError(f"{title} is truncated: {len(raw):,} of {declared:,} bytes of sound; get the whole file")
-    raw = raw[: len(raw) // (channels * width) * channels * width]
-    return _pcm(raw, width).reshape(-1, channels), _checked_rate(rate, title)
+            f"{title} is truncated: {int(match[2]):,} of {int(match[1]):,} bytes of sound; get the whole file"
+        )
 
 
-def _other_format(start: bytes) -> str | None:
-    """The name of a well-known format that is not WAV, or None."""
-    if start[4:8] == b"ftyp":
-        return "MP4 or M4A"
-    return next((kind for mark, kind in _OTHER_FORMATS.items() if start.startswith(mark)), None)
-
-
-def _pcm(raw: bytes, width: int) -> NDArray[np.float32]:
-    """Bytes of little-endian PCM -> floats in [-1, 1); 8 bits are unsigned, all others signed."""
-    if width == 1:
-        return ((np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / 128).astype(np.float32)
-    if width == 3:
-        bytes_ = np.frombuffer(raw, np.uint8).reshape(-1, 3)
-        high = np.concatenate([np.zeros((len(bytes_), 1), np.uint8), bytes_], axis=1)  # the low byte of 32 bits is 0
-        return (np.ascontiguousarray(high).view("<i4")[:, 0] / 2.0**31).astype(np.float32)
-    return (np.frombuffer(raw, f"<i{width}") / 2.0 ** (8 * width - 1)).astype(np.float32)
+def _check_length(samples: int, sample_rate: int, title: str) -> None:
+    if samples > MAX_SECONDS * sample_rate:
+        raise InputError(f"{title} is longer than {MAX_SECONDS // 3600} hours; cut it and explain the parts")
 
 
 def _scaled(samples: Any, title: str) -> NDArray[np.float32]:
@@ -166,8 +142,7 @@ def _finished(samples: NDArray[np.float32], sample_rate: int, title: str) -> Sou
         raise InputError(f"{title} holds NaN or infinite samples; check how it was made")
     if (peak := float(np.abs(samples).max())) > MAX_AMPLITUDE:
         raise InputError(f"{title} reaches {peak:g}; give samples in [-1, 1] (16-bit numbers divided by 32768)")
-    if len(samples) > MAX_SECONDS * sample_rate:
-        raise InputError(f"{title} is longer than {MAX_SECONDS // 3600} hours; cut it and explain the parts")
+    _check_length(len(samples), sample_rate, title)
     mono = np.ascontiguousarray(samples.mean(1, dtype=np.float64), dtype=np.float32)
     mono.flags.writeable = False
     return Sound(mono, sample_rate, title, samples.shape[1])
