@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rationales.models.batch.heads import Head, class_logits, probabilities
+from rationales.errors import ModelError
+from rationales.models.batch.heads import Head, class_logits, output_logits, probabilities
 
 LOGITS = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
 
@@ -44,3 +47,20 @@ def test_a_sigmoid_logit_and_softmax_over_half_of_it_agree():
     z = torch.linspace(-9, 9, 19, dtype=torch.float64)[:, None]
     halves = probabilities(Head.SOFTMAX, torch.cat([-z / 2, z / 2], -1))
     assert torch.allclose(probabilities(Head.SIGMOID, class_logits(Head.SIGMOID, z)), halves, atol=1e-12)
+
+
+class TestOutputLogits:
+    LOGITS = torch.arange(6.0).reshape(2, 3)
+
+    @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (x, None), lambda x: SimpleNamespace(logits=x)])
+    def test_are_unwrapped(self, wrap):
+        assert output_logits(wrap(self.LOGITS), "text") is self.LOGITS
+
+    def test_a_single_logit_may_come_without_an_axis_where_the_number_of_rows_is_known(self):
+        assert output_logits(torch.ones(2), "sound", 2).shape == (2, 1)
+        with pytest.raises(ModelError, match="one row of logits for each sound"):
+            output_logits(torch.ones(2), "sound")
+
+    def test_anything_else_is_no_classifier(self):
+        with pytest.raises(ModelError, match="one row of logits for each text; is it a classifier"):
+            output_logits(self.LOGITS[None], "text")
