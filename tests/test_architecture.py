@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -83,3 +86,30 @@ def test_no_class_name_is_used_twice():
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+TRACE = """
+import sys
+import rationales
+model = rationales.load()
+rationales.explain(model, "A first call imports what is imported lazily.", options={"steps": 2})
+files = []
+def record(frame, event, argument):
+    path = frame.f_code.co_filename
+    if event == "call" and "/rationales/" in path and frame.f_code.co_name != "<module>":
+        name = path.rsplit("/rationales/", 1)[1]
+        if name not in files:
+            files.append(name)
+sys.setprofile(record)
+rationales.explain(model, "The acting is fine, but the plot is a mess and nobody seems to care any more.")
+sys.setprofile(None)
+print("\\n".join(files))
+"""
+
+
+def test_the_documented_path_of_an_explanation_names_every_file_that_runs():
+    done = subprocess.run([sys.executable, "-c", TRACE], capture_output=True, text=True, check=True)
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page[page.index("## The path of one explanation") : page.index("## Contracts")]
+    documented = re.findall(r"`([\w/]+\.py)`", section)
+    assert set(documented) - {"tests/test_architecture.py"} == set(done.stdout.split())

@@ -334,3 +334,11 @@ def test_the_script_runs_in_a_browser_under_the_policy(tmp_path: Path) -> None:
     assert 'class="image seen"' in dom  # only the script says so, once both images are decoded
     assert '<canvas width="400" height="300"' in dom
     assert 'aria-valuetext="0.50"' in dom
+
+
+def test_a_warning_stands_below_the_panels_and_information_does_not() -> None:
+    plain_rationale = image_rationale(np.eye(8))
+    warned = replace(plain_rationale, notes=(Note("evidence-against", "the class rises without the selection"),))
+    informed = replace(plain_rationale, notes=(Note("baselines", "replaced pixels become black"),))
+    heights = [Image.open(io.BytesIO(png(rationale))).height for rationale in (plain_rationale, warned, informed)]
+    assert heights == [heights[0], heights[0] + png_image.NOTE, heights[0]]

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from PIL import ImageFont
 
 MARGIN, GAP, HEAD, FOOT = 16, 16, 48, 26  # pixels around and between the panels, for the heading and the captions
+NOTE = 20  # pixels of a line with a warning
 COLUMN = 180  # minimal width of a panel's column in pixels, so that its caption is legible
-_INK, _SOFT, _PAPER = (29, 33, 38), (100, 106, 115), (255, 255, 255)
+_INK, _SOFT, _PAPER, _WARNING = (29, 33, 38), (100, 106, 115), (255, 255, 255), (154, 88, 0)
 
 
 def png(rationale: Rationale) -> bytes:
@@ -24,14 +25,15 @@ def png(rationale: Rationale) -> bytes:
     panel_data = canvas(rationale)
     height, width = panel_data.selected.shape
     column = max(width, COLUMN)
-    size = (2 * MARGIN + 3 * column + 2 * GAP, HEAD + height + FOOT + MARGIN)
+    warnings = [note.message for note in rationale.notes if note.level == "warning"]
+    size = (2 * MARGIN + 3 * column + 2 * GAP, HEAD + height + FOOT + MARGIN + NOTE * len(warnings))
     sheet = pillow().new("RGB", size, _PAPER)
     from PIL import ImageDraw, ImageFont
 
     pen = ImageDraw.Draw(sheet)
     large, small = ImageFont.load_default(17), ImageFont.load_default(13)
     available = size[0] - 2 * MARGIN
-    title = fitted(rationale.target, large, available)
+    title = fitted(rationale.question, large, available)
     pen.text((MARGIN, HEAD // 2), title, _INK, large, anchor="lm")
     used = large.getlength(title) + 18
     heading = fitted(target_probabilities(rationale), small, available - used)
@@ -42,6 +44,9 @@ def png(rationale: Rationale) -> bytes:
         sheet.paste(image_of(panel), (left + (column - width) // 2, HEAD))
         text = fitted(caption, small, column)
         pen.text((left + column // 2, HEAD + height + FOOT // 2), text, _SOFT, small, anchor="mm")
+    for number, warning in enumerate(warnings):
+        top = HEAD + height + FOOT + NOTE * number + NOTE // 2
+        pen.text((MARGIN, top), fitted(f"note: {warning}", small, available), _WARNING, small, anchor="lm")
     return encoded(sheet, "PNG", optimize=True)
 
 
