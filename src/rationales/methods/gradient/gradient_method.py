@@ -34,7 +34,7 @@ class GradientMethod(Method):
         variants: int = 1,
         **settings: Any,
     ) -> Tensor:
-        """(S, n): scores from the gradients at `points`; `settings` are further arguments of `slopes`."""
+        """(S, n): scores from the gradients at `points`; `settings` are further arguments of `gradients`."""
         return gradients(
             batch,
             target,
