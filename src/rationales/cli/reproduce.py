@@ -29,8 +29,7 @@ def reproduce(
     table: Annotated[str | None, typer.Argument(help="The table's name; --list shows all.", show_default=False)] = None,
     show: Annotated[bool, typer.Option("--list", help="List the tables, or the rows of experiment.")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option(help="So many inputs, evenly spread; no more of them to choose settings on, either."),
+        int | None, typer.Option(help="So many inputs, evenly spread; no more of them to choose settings on, either.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Where the data set lies: its folder or its archive.")] = None,
     model: Annotated[

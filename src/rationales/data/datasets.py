@@ -47,14 +47,10 @@ _ESNLI_SOURCES = (
         "c8827fa2ba1ef5891f077d6fafbfc2fdb6cab1271968b74257e08d3b2b3cbacc",
     ),
     Source(
-        f"{_GITHUB_ESNLI}/esnli_dev.csv",
-        7_501_310,
-        "d7a656d196eea18fd827d6f5486b00f5d4cf469dbf13a252cc211495a186bcb4",
+        f"{_GITHUB_ESNLI}/esnli_dev.csv", 7_501_310, "d7a656d196eea18fd827d6f5486b00f5d4cf469dbf13a252cc211495a186bcb4"
     ),
     Source(
-        f"{_GITHUB_ESNLI}/esnli_test.csv",
-        7_438_107,
-        "9269aa8075dbfed0fa8a5012eb2ac9c18a92be139671f05df897f69092592927",
+        f"{_GITHUB_ESNLI}/esnli_test.csv", 7_438_107, "9269aa8075dbfed0fa8a5012eb2ac9c18a92be139671f05df897f69092592927"
     ),
 )
 

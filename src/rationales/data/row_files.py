@@ -56,10 +56,7 @@ def table(path: Path, needed: Sequence[str], delimiter: str = ",", quoted: bool 
     """The rows of a table whose first line names its columns; the `needed` columns must be among them."""
     source = _RowLines(path)
     rows = csv.reader(
-        source,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-        strict=quoted,
+        source, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
     )
     header: list[str] = []
     try:

@@ -44,12 +44,7 @@ class Metric:
     @property
     def needs(self) -> tuple[str, ...]:
         """What must be available: model (more forward passes), marks (people's, in texts), boxes (in images), text."""
-        return {
-            "curves": ("model",),
-            "image": ("boxes",),
-            "shape": ("text",),
-            "raw": (),
-        }.get(self.kind, ("marks",))
+        return {"curves": ("model",), "image": ("boxes",), "shape": ("text",), "raw": ()}.get(self.kind, ("marks",))
 
 
 def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:

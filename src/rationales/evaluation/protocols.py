@@ -215,13 +215,7 @@ _NINETEEN = tuple(number / 20 for number in range(1, 20))
 _ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 _MARC = Protocol(
-    name="marc",
-    removal="pad",
-    levels=_NINETEEN,
-    label="gold",
-    ties="noise",
-    curve="mean",
-    selection="fitted",
+    name="marc", removal="pad", levels=_NINETEEN, label="gold", ties="noise", curve="mean", selection="fitted"
 )
 _AML = Protocol(
     name="aml",
@@ -262,14 +256,7 @@ PRESETS: dict[str, Protocol] = {
             only_correct=True,
             selection="best-threshold",
         ),
-        Protocol(
-            name="sequential-ig",
-            removal=DELETE,
-            levels=(0.2,),
-            count="floor",
-            empty="zero",
-            odds_removal="pad",
-        ),
+        Protocol(name="sequential-ig", removal=DELETE, levels=(0.2,), count="floor", empty="zero", odds_removal="pad"),
         Protocol(
             name="ferret",
             removal=DELETE,
