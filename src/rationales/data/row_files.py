@@ -55,8 +55,9 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def table(path: Path, needed: Sequence[str], delimiter: str = ",", quoted: bool = True) -> Iterator[LocatedRow]:
     """The rows of a table whose first line names its columns; the `needed` columns must be among them."""
     source = _RowLines(path)
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    rows = csv.reader(source, delimiter=delimiter, quoting=quoting, strict=quoted)
+    rows = csv.reader(
+        source, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
+    )
     header: list[str] = []
     try:
         for row in rows:
