@@ -1,16 +1,18 @@
 """The command `rationales`: one file for each group of commands, all of them entered in `app`."""
 
 from rationales.cli.app import app, main
-from rationales.cli.compare import add as _compare
-from rationales.cli.dry_run import add as _dry_run
-from rationales.cli.evaluate import add as _evaluate
-from rationales.cli.explain import add as _explain
-from rationales.cli.lists import add as _lists
-from rationales.cli.reproduce import add as _reproduce
+from rationales.cli.compare import compare as _compare
+from rationales.cli.dry_run import dry_run as _dry_run
+from rationales.cli.evaluate import evaluate as _evaluate
+from rationales.cli.explain import explain as _explain
+from rationales.cli.lists import methods as _methods
+from rationales.cli.lists import metrics as _metrics
+from rationales.cli.lists import models as _models
+from rationales.cli.reproduce import reproduce as _reproduce
 from rationales.cli.streams import prepare_libraries
-from rationales.cli.train_masker import add as _train_masker
+from rationales.cli.train_masker import train_masker as _train_masker
 
 __all__ = ["app", "main", "prepare_libraries"]
 
-for _add in (_explain, _compare, _evaluate, _reproduce, _dry_run, _train_masker, _lists):
-    _add(app)
+for _command in (_explain, _compare, _evaluate, _reproduce, _dry_run, _train_masker, _models, _methods, _metrics):
+    app.command()(_command)

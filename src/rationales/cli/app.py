@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, ParamSpec
 
 import typer
+from typer import Option
 
 from rationales.cli.streams import FULL_OUTPUT, discard_output, prepare_streams
 from rationales.errors import RationalesError
@@ -70,9 +71,7 @@ def _version(requested: bool) -> None:
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     if context.invoked_subcommand is None and not version:
         typer.echo(context.get_help())

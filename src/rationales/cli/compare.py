@@ -7,62 +7,40 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
+from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, method_rows, source, text_unit
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, method_rows, source, text_unit
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import (
-    Against,
-    Baseline,
-    Device,
-    File,
-    Json,
-    ModelName,
-    Share,
-    Snap,
-    Target,
-    Text,
-    Threshold,
-    Top,
-    Trust,
-    UnitOfText,
-    methods_option,
-)
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 
-def add(app: typer.Typer) -> None:
-    """Enter the command."""
-    app.command()(compare)
-
-
 @clean_exit
 def compare(
-    text: Text = None,
-    methods: Annotated[list[str] | None, methods_option("marc,occlusion; for a picture marc,grad-cam")] = None,
-    file: File = None,
+    text: shared.Text = None,
+    methods: Annotated[list[str] | None, shared.methods_option("marc,occlusion; for a picture marc,grad-cam")] = None,
+    file: shared.File = None,
     image: Annotated[
-        Path | None, typer.Option("--image", "-i", help="A picture instead of a text.", show_default=False)
+        Path | None, Option("--image", "-i", help="A picture instead of a text.", show_default=False)
     ] = None,
-    pair: Annotated[str | None, typer.Option(help="The second text, for models of text pairs.")] = None,
-    model: ModelName = None,
-    target: Target = None,
-    against: Against = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
-    unit: UnitOfText = None,
-    baseline: Baseline = None,
-    smooth: Annotated[
-        float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all methods.")
-    ] = None,
-    snap: Snap = True,
-    threshold: Threshold = None,
-    share: Share = None,
-    top: Top = None,
-    html: Annotated[Path | None, typer.Option(help="Write one page with a column for each method.")] = None,
-    as_json: Json = False,
-    device: Device = None,
-    trust_remote_code: Trust = False,
+    pair: Annotated[str | None, Option(help="The second text, for models of text pairs.")] = None,
+    model: shared.ModelName = None,
+    target: shared.Target = None,
+    against: shared.Against = None,
+    seed: Annotated[int, Option(help="The same seed gives the same result.")] = 0,
+    unit: shared.UnitOfText = None,
+    baseline: shared.Baseline = None,
+    smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all methods.")] = None,
+    snap: shared.Snap = True,
+    threshold: shared.Threshold = None,
+    share: shared.Share = None,
+    top: shared.Top = None,
+    html: Annotated[Path | None, Option(help="Write one page with a column for each method.")] = None,
+    as_json: shared.Json = False,
+    device: shared.Device = None,
+    trust_remote_code: shared.Trust = False,
 ) -> None:
     """Explain one input with several methods, side by side, and say how far they agree.
 
@@ -90,12 +68,9 @@ def compare(
 
         resolve_entries(rows, smooth, kind)  # reports unknown names and options before anything is loaded
         import rationales
-        from rationales.models.kinds import kind_named
 
-        model_name = model or kind_named(kind).default_model
-        explained = rationales.load(
-            model_name, device=device, unit=text_units, baseline=baseline, trust_remote_code=trust_remote_code
-        )
+        load_options = {"device": device, "unit": text_units, "baseline": baseline}
+        explained = load_model(model, kind, **load_options, trust_remote_code=trust_remote_code)
         check_kind(explained, kind)
     with progress(f"explaining with {len(rows)} methods") as report:
         comparison = rationales.compare(

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_outputs, method_rows, options
+from rationales.cli.inputs import check_outputs, method_rows, options, written
 from rationales.cli.shared import Device, Json, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
@@ -18,20 +19,14 @@ from rationales.errors import OptionError
 NO_VERDICT = 1  # exit code if no model learned its plant
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("dry-run")(dry_run)
-
-
 @clean_exit
 def dry_run(
     data: Annotated[
-        str | None,
-        typer.Argument(help="A folder of images, or a file of texts (CSV, TSV, JSON lines).", show_default=False),
+        str | None, Argument(help="A folder of images, or a file of texts (CSV, TSV, JSON lines).", show_default=False)
     ] = None,
     plant: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--plant",
             help="The plants, separated by commas, with parameters after colons. --list shows all.",
             metavar="PLANT[:NAME=VALUE]",
@@ -44,47 +39,44 @@ def dry_run(
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="The network to train: small-resnet, resnet34, small-vit; for texts transformer, bilstm.",
             show_default="small-resnet; for texts transformer",
         ),
     ] = None,
     model_factory: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--model-factory",
             help="Train your own model: a function from the number of labels to a module. The code is executed.",
             metavar="PACKAGE.MODULE:FUNCTION",
         ),
     ] = None,
     r: Annotated[
-        float | None,
-        typer.Option("--r", help="Probability that a label is kept.", show_default="1 / number of classes"),
+        float | None, Option("--r", help="Probability that a label is kept.", show_default="1 / number of classes")
     ] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="Validation accuracy above which training stops.", show_default="0.97")
+        float | None, Option(help="Validation accuracy above which training stops.", show_default="0.97")
     ] = None,
-    inputs: Annotated[int, typer.Option(help="Maximum number of planted test inputs explained with each method.")] = 30,
-    limit: Annotated[int, typer.Option(help="Maximum number of examples, evenly spread over the data.")] = 2000,
-    size: Annotated[int, typer.Option(help="Pixels per side to which images are resized and cropped.")] = 112,
-    words: Annotated[int, typer.Option(help="Maximum number of words per text; longer texts are cut.")] = 100,
-    text_column: Annotated[str, typer.Option(help="Column of the texts.", show_default="text")] = "",
-    label_column: Annotated[
-        str, typer.Option(help="Column of the labels; labels are optional.", show_default="label")
-    ] = "",
+    inputs: Annotated[int, Option(help="Maximum number of planted test inputs explained with each method.")] = 30,
+    limit: Annotated[int, Option(help="Maximum number of examples, evenly spread over the data.")] = 2000,
+    size: Annotated[int, Option(help="Pixels per side to which images are resized and cropped.")] = 112,
+    words: Annotated[int, Option(help="Maximum number of words per text; longer texts are cut.")] = 100,
+    text_column: Annotated[str, Option(help="Column of the texts.", show_default="text")] = "",
+    label_column: Annotated[str, Option(help="Column of the labels; labels are optional.", show_default="label")] = "",
     training: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--train",
             help="Training settings: epochs, learning_rate, batch_size, min_epochs, weight_decay, ...",
             metavar="NAME=VALUE",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the report as a single HTML file.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same verdicts.")] = 0,
+    out: Annotated[Path | None, Option("--out", "-o", help="Write the report as a single HTML file.")] = None,
     as_json: Json = False,
     device: Device = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the plants and their parameters.")] = False,
+    show_list: Annotated[bool, Option("--list", help="List the plants and their parameters.")] = False,
 ) -> None:
     """Plant a known cause in your data, train a model that must use it, and see which methods find it.
 
@@ -178,12 +170,6 @@ def _list_plants() -> None:
         typer.echo(f"for {title}")
         for name, plant in PLANTS.items():
             if plant.kind == kind:
-                parameters = ", ".join(f"{field.name}={_written(field.default)}" for field in fields(plant))
+                parameters = ", ".join(f"{field.name}={written(field.default)}" for field in fields(plant))
                 level = "level=1 … 5, " if kind == "image" else ""
                 typer.echo(f"  {name:<12} {plant.summary}\n  {'':<12} {level}{parameters}")
-
-
-def _written(value: object) -> str:
-    from rationales.cli.inputs import written
-
-    return written(list(value) if isinstance(value, tuple) else value)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import listed, made_folder, method_rows, options
+from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
 from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
@@ -20,41 +21,36 @@ if TYPE_CHECKING:
     from rationales.evaluation.tables.table import Table
 
 
-def add(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(evaluate)
-
-
 @clean_exit
 def evaluate(
     data: Annotated[
-        str, typer.Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of images.")
+        str, Argument(help="A data set by name, a file of texts (CSV, TSV, JSON lines), or a folder of images.")
     ],
     methods: Annotated[list[str], methods_option()],
     protocol: Annotated[
-        str, typer.Option(help="The recipe of the metrics; fields behind colons change it.", metavar="P[:FIELD=VALUE]")
+        str, Option(help="The recipe of the metrics; fields behind colons change it.", metavar="P[:FIELD=VALUE]")
     ] = "marc",
-    split: Annotated[str | None, typer.Option(help="train, val or test; else the set's own for evaluation.")] = None,
+    split: Annotated[str | None, Option(help="train, val or test; else the set's own for evaluation.")] = None,
     folder: Folder = None,
     model: ModelName = None,
-    limit: Annotated[int | None, typer.Option(help="So many examples, evenly spread over the data.")] = None,
-    text_column: Annotated[str | None, typer.Option(help="The column or field of the texts; else text.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="The column or field of the labels; else label.")] = None,
+    limit: Annotated[int | None, Option(help="So many examples, evenly spread over the data.")] = None,
+    text_column: Annotated[str | None, Option(help="The column or field of the texts; else text.")] = None,
+    label_column: Annotated[str | None, Option(help="The column or field of the labels; else label.")] = None,
     metrics: Annotated[
-        list[str] | None, typer.Option("--metrics", help="Names from 'rationales metrics'; else the usual ones.")
+        list[str] | None, Option("--metrics", help="Names from 'rationales metrics'; else the usual ones.")
     ] = None,
     selection: Annotated[
-        str | None, typer.Option(help="How words are selected: fitted, sufficient, keep-sum, share=0.2, ...")
+        str | None, Option(help="How words are selected: fitted, sufficient, keep-sum, share=0.2, ...")
     ] = None,
-    smooth: Annotated[float | None, typer.Option(help="Width of a Gaussian over neighbouring units, all rows.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write table.md, .csv, .json and plot.png into this folder.")] = None,
+    smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all rows.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same table.")] = 0,
+    out: Annotated[Path | None, Option(help="Write table.md, .csv, .json and plot.png into this folder.")] = None,
     as_json: Json = False,
     device: Device = None,
     cache: Cache = None,
     no_cache: NoCache = False,
     baseline: Annotated[
-        str | None, typer.Option(help="What methods replace a unit by: pad, mask, unk, zero, mean, or a word.")
+        str | None, Option(help="What methods replace a unit by: pad, mask, unk, zero, mean, or a word.")
     ] = None,
     trust_remote_code: Trust = False,
 ) -> None:
@@ -95,12 +91,9 @@ def evaluate(
     check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind])
     with waiting("loading the model"):
         import rationales
-        from rationales.models.kinds import kind_named
 
-        model_name = model or kind_named(kind).default_model
-        loaded_model = rationales.load(
-            model_name, device=device, baseline=baseline, trust_remote_code=trust_remote_code
-        )
+        options_of_model = {"device": device, "baseline": baseline, "trust_remote_code": trust_remote_code}
+        loaded_model = load_model(model, kind, **options_of_model)
     with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
         table = rationales.evaluate(
             loaded_model,
@@ -133,10 +126,7 @@ def score_folder() -> Path:
 
 
 def write_table(table: Table, out: Path, markdown: str, plotted_metrics: Sequence[str] | None = None) -> None:
-    """table.md, table.csv, table.json and plot.png; what was and what could not be written is reported on stderr.
-
-    `drawn`: the metrics of the plot, where it is not all of them.
-    """
+    """table.md, .csv, .json and plot.png; stderr says what was written. `plotted_metrics`: not all, in the plot."""
     from rationales.files import write_text
 
     write_text(out / "table.md", markdown)

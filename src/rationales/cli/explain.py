@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_method, check_outputs, check_rule, options, text_unit
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, options, text_unit
 from rationales.cli.inputs import target as find_target
 from rationales.cli.shared import Against, Device, ModelName, Share, Snap, Target, Threshold, Top, Trust, UnitOfText
 from rationales.cli.sources import gather
@@ -16,20 +17,14 @@ from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 
-def add(app: typer.Typer) -> None:
-    """Enter the command."""
-    app.command()(explain)
-
-
 @clean_exit
 def explain(
     text: Annotated[
-        list[str] | None,
-        typer.Argument(help="The text; '-' or nothing reads standard input. Behind --file: more files."),
+        list[str] | None, Argument(help="The text; '-' or nothing reads standard input. Behind --file: more files.")
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--file",
             "-f",
             help="Read a UTF-8 text file; or explain a table (.csv, .tsv, .jsonl) or a folder. May be repeated.",
@@ -37,54 +32,51 @@ def explain(
     ] = None,
     image: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--image", "-i", help="Explain a picture, or a folder of them; may be repeated.", show_default=False
-        ),
+        Option("--image", "-i", help="Explain a picture, or a folder of them; may be repeated.", show_default=False),
     ] = None,
     audio: Annotated[
         list[Path] | None,
-        typer.Option("--audio", "-a", help="Explain a sound (a WAV file); may be repeated.", show_default=False),
+        Option("--audio", "-a", help="Explain a sound (a WAV file); may be repeated.", show_default=False),
     ] = None,
     pair: Annotated[
-        str | None, typer.Option(help="The second text, for models of text pairs (premise and hypothesis).")
+        str | None, Option(help="The second text, for models of text pairs (premise and hypothesis).")
     ] = None,
     model: ModelName = None,
-    method: Annotated[str, typer.Option(help="A name from 'rationales methods'.")] = "marc",
+    method: Annotated[str, Option(help="A name from 'rationales methods'.")] = "marc",
     target: Target = None,
     against: Against = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 0,
+    seed: Annotated[int, Option(help="The same seed gives the same result.")] = 0,
     unit: UnitOfText = None,
     baseline: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="What a replaced unit becomes: pad, mask, unk, zero, mean or a word; for pictures black, white, mean, "
             "noise, blur-N or a file, several with commas; for sounds silence, noise, blur-N."
         ),
     ] = None,
     fit: Annotated[
-        str | None,
-        typer.Option(help="How a picture goes into the model: crop, pad, squash; else as the model does it."),
+        str | None, Option(help="How a picture goes into the model: crop, pad, squash; else as the model does it.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="An option of the method, as name=value; may be repeated.", metavar="NAME=VALUE"),
+        Option("--set", help="An option of the method, as name=value; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
-    smooth: Annotated[float | None, typer.Option(help="Width of a Gaussian over neighbouring units.")] = None,
+    smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units.")] = None,
     snap: Snap = True,
     threshold: Threshold = None,
     share: Share = None,
     top: Top = None,
     text_column: Annotated[
-        str | None, typer.Option(help="The column of a table that holds the texts.", show_default="text")
+        str | None, Option(help="The column of a table that holds the texts.", show_default="text")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Of many inputs, the first so many.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Of many inputs, the first so many.")] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a page to share, with a threshold slider; of many inputs, with an index.")
+        Path | None, Option(help="Write a page to share, with a threshold slider; of many inputs, with an index.")
     ] = None,
-    png: Annotated[Path | None, typer.Option(help="Write a picture's rationale side by side as PNG.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the result as JSON, for Rationale.load.")] = None,
+    png: Annotated[Path | None, Option(help="Write a picture's rationale side by side as PNG.")] = None,
+    save: Annotated[Path | None, Option(help="Write the result as JSON, for Rationale.load.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, of many inputs one a line, and nothing else.")
+        bool, Option("--json", help="Print one JSON object, of many inputs one a line, and nothing else.")
     ] = False,
     device: Device = None,
     trust_remote_code: Trust = False,
@@ -129,18 +121,12 @@ def explain(
     from rationales.report.terminal.progress import progress, waiting
 
     with waiting("loading the model"):
-        check_method(method, chosen, sources.kind)
         import rationales
-        from rationales.models.kinds import kind_named
+        from rationales.methods import build
 
-        explained = rationales.load(
-            model or kind_named(sources.kind).default_model,
-            device=device,
-            unit=text_units,
-            baseline=baseline,
-            fit=fit,
-            trust_remote_code=trust_remote_code,
-        )
+        build(method, dict(chosen), sources.kind)  # reports unknown names and options before a model is loaded
+        load_options = {"device": device, "unit": text_units, "baseline": baseline, "fit": fit}
+        explained = load_model(model, sources.kind, **load_options, trust_remote_code=trust_remote_code)
         check_kind(explained, sources.kind)
     count = f"{len(sources.inputs):,} inputs " if sources.several else ""
     with progress(f"explaining {count}with {method}") as report:

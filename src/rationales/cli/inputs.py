@@ -40,6 +40,14 @@ def check_rule(threshold: float | None, share: float | None, top: int | None) ->
     Rule(threshold, share, top)
 
 
+def load_model(name: str | None, kind: str, **options: Any) -> Any:
+    """The model of this name, else the default model for this kind of input."""
+    import rationales
+    from rationales.models.kinds import kind_named
+
+    return rationales.load(name or kind_named(kind).default_model, **options)
+
+
 def check_kind(model: Any, input_kind: str) -> None:
     """A model must be given what it reads."""
     from rationales.models.kinds import kind_named
@@ -79,13 +87,6 @@ def source(
         raise InputError("--pair is empty; give the second text, or leave --pair out for a model of single texts")
     content = _text(text, file, command)
     return content if pair is None else (content, _utf8(pair, "--pair"))
-
-
-def check_method(name: str, settings: dict[str, Any], kind: str) -> None:
-    """Say what is wrong with a method's name or options before a model is loaded."""
-    from rationales.methods import build
-
-    build(name, dict(settings), kind)
 
 
 def text_unit(unit: str | None, kind: str) -> str:

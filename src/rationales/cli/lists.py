@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import written
 from rationales.errors import OptionError
 from rationales.options import suggestion
-
-
-def add(app: typer.Typer) -> None:
-    """Enter the commands."""
-    for command in (models, methods, metrics):
-        app.command()(command)
 
 
 @clean_exit
@@ -40,7 +34,7 @@ def models() -> None:
 
 @clean_exit
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show this method's options.", show_default=False)] = None,
+    name: Annotated[str | None, Argument(help="Show this method's options.", show_default=False)] = None,
 ) -> None:
     """List the methods and what they need; with a NAME, its options.
 
@@ -77,9 +71,7 @@ def methods(
 
 
 @clean_exit
-def metrics(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list and nothing else.")] = False,
-) -> None:
+def metrics(as_json: Annotated[bool, Option("--json", help="Print one JSON list and nothing else.")] = False) -> None:
     """List the metrics: what each measures, which way is better, what it needs.
 
     [bold]Examples[/bold]
@@ -114,11 +106,6 @@ def metrics(
         star = "*" if metric.default else " "
         typer.echo(f"{metric.name:<{width}} {star} {arrow[metric.higher]}  {metric.summary}{needs}")
     typer.echo("\n* measured where nothing else is asked for; ↑ higher is better, ↓ lower is better.")
-    typer.echo(
-        f"Words are selected by the protocol's rule or by another, as in token-f1@sufficient: {_and(SELECTIONS)}."
-    )
-    typer.echo(f"Protocols: {_and(PRESETS)}. docs/metrics.md has all formulas and choices.")
-
-
-def _and(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    selections, protocols = ", ".join(SELECTIONS), ", ".join(PRESETS)
+    typer.echo(f"Words are selected by the protocol's rule or by another, as in token-f1@sufficient: {selections}.")
+    typer.echo(f"Protocols: {protocols}. docs/metrics.md has all formulas and choices.")

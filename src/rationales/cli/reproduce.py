@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
 from rationales.cli.evaluate import score_folder, write_table
@@ -19,38 +20,32 @@ if TYPE_CHECKING:
     from rationales.experiments.registry import ExperimentReport
 
 
-def add(app: typer.Typer) -> None:
-    """Enter the command."""
-    app.command()(reproduce)
-
-
 @clean_exit
 def reproduce(
-    table: Annotated[str | None, typer.Argument(help="The table's name; --list shows all.", show_default=False)] = None,
-    show: Annotated[bool, typer.Option("--list", help="List the tables, or the rows of experiment.")] = False,
+    table: Annotated[str | None, Argument(help="The table's name; --list shows all.", show_default=False)] = None,
+    show: Annotated[bool, Option("--list", help="List the tables, or the rows of experiment.")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option(help="So many inputs, evenly spread; no more of them to choose settings on, either."),
+        int | None, Option(help="So many inputs, evenly spread; no more of them to choose settings on, either.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the data set lies: its folder or its archive.")] = None,
+    data: Annotated[Path | None, Option(help="Where the data set lies: its folder or its archive.")] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Another model than the table's own, by id, folder or name.")
+        str | None, Option("--model", "-m", help="Another model than the table's own, by id, folder or name.")
     ] = None,
     device: Device = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write table.md, .csv, .json and plot.png into this folder, after every row.")
+        Path | None, Option(help="Write table.md, .csv, .json and plot.png into this folder, after every row.")
     ] = None,
     rows: Annotated[
-        list[str] | None, typer.Option("--rows", help="Only these rows or groups of rows, separated by commas.")
+        list[str] | None, Option("--rows", help="Only these rows or groups of rows, separated by commas.")
     ] = None,
-    validation: Annotated[int | None, typer.Option(help="Inputs on which settings are chosen.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same table.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as one JSON object, nothing else.")] = False,
+    validation: Annotated[int | None, Option(help="Inputs on which settings are chosen.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same table.")] = 0,
+    as_json: Annotated[bool, Option("--json", help="Print the table as one JSON object, nothing else.")] = False,
     cache: Cache = None,
     no_cache: NoCache = False,
-    tf32: Annotated[bool, typer.Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card.")] = False,
-    runs: Annotated[int | None, typer.Option(help="Models that are trained for each setting (gt-…).")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at once, each in its own process (gt-…).")] = None,
+    tf32: Annotated[bool, Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card.")] = False,
+    runs: Annotated[int | None, Option(help="Models that are trained for each setting (gt-…).")] = None,
+    jobs: Annotated[int | None, Option(help="Runs at once, each in its own process (gt-…).")] = None,
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
 

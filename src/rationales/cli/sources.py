@@ -54,7 +54,10 @@ def gather(
     if len(kinds) == 1 and arguments and all(Path(argument).exists() for argument in arguments):
         paths, arguments = [*paths, *map(Path, arguments)], []
     if len(kinds) > 1 or (kinds and arguments):
-        raise OptionError(_one_kind(kinds))
+        if kinds == ["text"]:
+            raise OptionError("give a text or --file, not both")
+        with_sound = "give one input: a sound, a picture or a text"
+        raise OptionError(with_sound if "audio" in kinds else "give a picture or a text, not both")
     if len(arguments) > 1:
         raise OptionError(
             f"one text is expected, not {len(arguments)}: put quotation marks around it, or give files with --file"
@@ -73,17 +76,9 @@ def gather(
     return Sources(kind, [raw_input], [path.name if path else None], several=False)
 
 
-def _one_kind(kinds: Sequence[str]) -> str:
-    if kinds == ["text"]:
-        return "give a text or --file, not both"
-    return (
-        "give a picture or a text, not both" if "audio" not in kinds else "give one input: a sound, a picture or a text"
-    )
-
-
 def _many(kind: str, paths: Sequence[Path], column: str, limit: int | None) -> Sources:
     """All inputs behind several paths, the first `limit` of them."""
-    if kind == "text" and all(path.is_dir() for path in paths) and not any(map(_texts_in, paths)):
+    if kind == "text" and all(path.is_dir() for path in paths) and not any(_files(path, TEXT_ENDS) for path in paths):
         kind = "image"  # a folder says itself what it holds
     each = (named for path in paths for named in _inputs(kind, path, column))
     inputs = list(islice(each, limit))
@@ -117,10 +112,6 @@ def _in_folder(kind: str, folder: Path) -> Iterator[Named]:
     for path in files:
         name = path.relative_to(folder).as_posix()
         yield (read_text(path) if kind == "text" else str(path)), name
-
-
-def _texts_in(folder: Path) -> bool:
-    return bool(_files(folder, TEXT_ENDS))
 
 
 def _files(folder: Path, ends: Sequence[str]) -> list[Path]:

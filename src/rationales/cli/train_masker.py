@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options
@@ -20,43 +21,32 @@ if TYPE_CHECKING:
     from rationales.masks.instant.training import ValidationResult
 
 
-def add(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("train-masker")(train_masker)
-
-
 @clean_exit
 def train_masker(
-    model: Annotated[str, typer.Argument(help="A Hugging Face id, a folder, or a name from 'rationales models'.")],
+    model: Annotated[str, Argument(help="A Hugging Face id, a folder, or a name from 'rationales models'.")],
     data: Annotated[
-        str, typer.Argument(help="A data set by name, or a file of texts (CSV, TSV, JSON lines); labels are not used.")
+        str, Argument(help="A data set by name, or a file of texts (CSV, TSV, JSON lines); labels are not used.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the masker to (safetensors).")],
-    split: Annotated[
-        str | None, typer.Option(help="train, val or test; by default train, for a named data set.")
-    ] = None,
+    out: Annotated[Path, Option("--out", "-o", help="File to write the masker to (safetensors).")],
+    split: Annotated[str | None, Option(help="train, val or test; by default train, for a named data set.")] = None,
     folder: Folder = None,
-    limit: Annotated[int | None, typer.Option(help="Number of texts, evenly spread over the data.")] = None,
+    limit: Annotated[int | None, Option(help="Number of texts, evenly spread over the data.")] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Largest number of training steps.", show_default="3000, or as --minutes allow")
+        int | None, Option(help="Largest number of training steps.", show_default="3000, or as --minutes allow")
     ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="Time limit in minutes; the learning rate's schedule adapts.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same masker on the CPU without --minutes.")] = 0,
+    minutes: Annotated[float | None, Option(help="Time limit in minutes; the learning rate's schedule adapts.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same masker on the CPU without --minutes.")] = 0,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Option of marc, for the training objective (sparsity=2).", metavar="NAME=VALUE"),
+        Option("--set", help="Option of marc, for the training objective (sparsity=2).", metavar="NAME=VALUE"),
     ] = None,
     training: Annotated[
         list[str] | None,
-        typer.Option(
-            "--train", help="Training setting: inputs, learning_rate, width, layers, ...", metavar="NAME=VALUE"
-        ),
+        Option("--train", help="Training setting: inputs, learning_rate, width, layers, ...", metavar="NAME=VALUE"),
     ] = None,
     unit: Unit = "word",
     baseline: Baseline = None,
-    half: Annotated[bool, typer.Option("--half", help="Store the weights in half precision.")] = False,
+    half: Annotated[bool, Option("--half", help="Store the weights in half precision.")] = False,
     device: Device = None,
     trust_remote_code: Trust = False,
 ) -> None:
@@ -83,11 +73,13 @@ def train_masker(
     with waiting("loading the model"):
         import rationales
         from rationales.masks.instant.training import TrainSettings, train
+        from rationales.masks.settings import MaskSettings
         from rationales.methods import build
         from rationales.models.text.model import TextModel
 
         train_settings = _train_settings(TrainSettings(seed=seed), train_options)
         marc = build("marc", objective_options)  # checks names and values
+        objective = MaskSettings(**{spec.name: getattr(marc, spec.name) for spec in fields(MaskSettings)})
         text_model = rationales.load(
             model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
         )
@@ -95,13 +87,12 @@ def train_masker(
         if not isinstance(text_model, TextModel):
             raise OptionError(f"a masker is trained for a text model, and {model} is none")
     with progress(f"training on {len(texts)} texts") as report:
-        masker = train(text_model, texts, train_settings, _mask_settings(marc), report, _print_validation)
+        masker = train(text_model, texts, train_settings, objective, report, _print_validation)
     masker.save(out, half)
     size = out.stat().st_size / 2**20
     best = masker.card.training["held_out_loss"]
-    typer.echo(
-        f"wrote {out} ({size:.1f} MB, loss {best:.3f} on {masker.card.training['held_out']} held-out texts)", err=True
-    )
+    texts_held_out = masker.card.training["held_out"]
+    typer.echo(f"wrote {out} ({size:.1f} MB, loss {best:.3f} on {texts_held_out} held-out texts)", err=True)
 
 
 def _texts(data: str, split: str | None, folder: Path | None, limit: int | None) -> list[Any]:
@@ -123,13 +114,6 @@ def _train_settings(settings: Any, options: dict[str, Any]) -> Any:
         if name not in known:
             raise OptionError(f"a training has no setting {name!r}; there are: {', '.join(known)}")
     return replace(settings, **options)
-
-
-def _mask_settings(method: Any) -> Any:
-    """The options of marc that are settings of the mask optimisation."""
-    from rationales.masks.settings import MaskSettings
-
-    return MaskSettings(**{spec.name: getattr(method, spec.name) for spec in fields(MaskSettings)})
 
 
 def _print_validation(result: ValidationResult) -> None:

@@ -25,9 +25,8 @@ MAX_DEPTH = 4  # levels of folders in which a file is searched
 def cache_folder() -> Path:
     """`$XDG_CACHE_HOME/rationales/data`, by default below ~/.cache."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
-    base = (
-        Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
-    )  # the standard ignores relative paths
+    # the standard ignores relative paths
+    base = Path(configured) if Path(configured).is_absolute() else Path.home() / ".cache"
     return base / "rationales" / "data"
 
 
@@ -94,7 +93,8 @@ def _unpack(path: Path, folder: Path) -> None:
                         raise DataError(f"{path} holds {member.filename!r}, which points out of its folder")
                 packed.extractall(folder)  # noqa: S202  # every name was checked above; links become plain files
         else:
-            with _tar_content(path) as content, tarfile.open(fileobj=content, mode="r:") as bundle:
+            content: BinaryIO | BoundedGzip = BoundedGzip(path) if is_gzip(path) else path.open("rb")
+            with content, tarfile.open(fileobj=content, mode="r:") as bundle:
                 _check_size(path, (entry.size for entry in bundle))  # before a member is skipped
                 bundle.extractall(folder, filter="data")
     except tarfile.FilterError as error:
@@ -104,19 +104,14 @@ def _unpack(path: Path, folder: Path) -> None:
         raise DataError(f"{path} cannot be unpacked ({reason}); it may be incomplete: get it again") from None
 
 
-def _tar_content(path: Path) -> BinaryIO | BoundedGzip:
-    return BoundedGzip(path) if is_gzip(path) else path.open("rb")
-
-
 def _check_size(path: Path, sizes: Iterable[int]) -> None:
     """Raise a DataError where the members would fill the disk, or unpack to implausibly many bytes."""
     total, packed = 0, path.stat().st_size
     for size in sizes:
         total += size
         if total > MAX_UNPACKED:
-            raise DataError(
-                f"{path} would unpack to {total / 1024**3:.0f} GB, more than {MAX_UNPACKED // 1024**3}; refused"
-            )
+            size_limit = f"{total / 1024**3:.0f} GB, more than {MAX_UNPACKED // 1024**3}"
+            raise DataError(f"{path} would unpack to {size_limit}; refused")
         check_ratio(path, total, packed)
 
 
@@ -124,11 +119,16 @@ def find(root: Path, *names: str) -> Path | None:
     """The file or folder with one of these names nearest to `root`, or `root` itself; hidden ones are excluded."""
     if root.name in names and root.exists():
         return root
-    for folder in folders(root):
-        for name in names:
-            if (folder / name).exists():
-                return folder / name
-    return None
+    candidates = (folder / name for folder in folders(root) for name in names)
+    return next((path for path in candidates if path.exists()), None)
+
+
+def find_required(root: Path, name: str, expected: str) -> Path:
+    """The file of this name nearest to `root`; a DataError says what is `expected` there."""
+    path = find(root, name)
+    if path is None:
+        raise DataError(f"there is no {name} in {root}; {expected}")
+    return path
 
 
 def folders(root: Path) -> Iterator[Path]:
@@ -136,8 +136,5 @@ def folders(root: Path) -> Iterator[Path]:
     level = [root] if root.is_dir() else []
     for _ in range(MAX_DEPTH):
         yield from level
-        level = [below for folder in level for below in sorted(folder.iterdir()) if _is_visible_folder(below)]
-
-
-def _is_visible_folder(path: Path) -> bool:
-    return path.is_dir() and not path.name.startswith((".", "__MACOSX"))
+        entries = (entry for folder in level for entry in sorted(folder.iterdir()))
+        level = [entry for entry in entries if entry.is_dir() and not entry.name.startswith((".", "__MACOSX"))]

@@ -33,33 +33,40 @@ class Dataset:
         return self.sources if files is None else tuple(source for source in self.sources if source.file in files)
 
 
-_ERASER = "https://www.eraserbenchmark.com"
-_GITHUB_ESNLI = "https://raw.githubusercontent.com/OanaMariaCamburu/e-SNLI/master/dataset"
-_ESNLI_SOURCES = (
-    Source(
-        f"{_GITHUB_ESNLI}/esnli_train_1.csv",
-        90_169_741,
-        "7311c7bc16ad9f6a9adcd116a62ef991e1803dc0d71e253ce66b975c2aba8ee5",
-    ),
-    Source(
-        f"{_GITHUB_ESNLI}/esnli_train_2.csv",
-        99_406_852,
-        "c8827fa2ba1ef5891f077d6fafbfc2fdb6cab1271968b74257e08d3b2b3cbacc",
-    ),
-    Source(
-        f"{_GITHUB_ESNLI}/esnli_dev.csv",
-        7_501_310,
-        "d7a656d196eea18fd827d6f5486b00f5d4cf469dbf13a252cc211495a186bcb4",
-    ),
-    Source(
-        f"{_GITHUB_ESNLI}/esnli_test.csv",
-        7_438_107,
-        "9269aa8075dbfed0fa8a5012eb2ac9c18a92be139671f05df897f69092592927",
-    ),
-)
+_CHECKSUMS = {  # file -> its size in bytes and its SHA-256
+    "esnli_train_1.csv": (90_169_741, "7311c7bc16ad9f6a9adcd116a62ef991e1803dc0d71e253ce66b975c2aba8ee5"),
+    "esnli_train_2.csv": (99_406_852, "c8827fa2ba1ef5891f077d6fafbfc2fdb6cab1271968b74257e08d3b2b3cbacc"),
+    "esnli_dev.csv": (7_501_310, "d7a656d196eea18fd827d6f5486b00f5d4cf469dbf13a252cc211495a186bcb4"),
+    "esnli_test.csv": (7_438_107, "9269aa8075dbfed0fa8a5012eb2ac9c18a92be139671f05df897f69092592927"),
+    "movies.tar.gz": (3_899_487, "66e18d4e6c9df9e9f5544572b0bfe92a39673f74ecbfc3859b46cedb2f5b2dee"),
+    "multirc.tar.gz": (1_667_550, "7d3364fad630d0949b40cc5c4b9fd7fac0ec9ebb3a31ffa92a491e3883edd826"),
+    "trainDevTestTrees_PTB.zip": (789_539, "5c613a4f673fc74097d523a2c83f38e0cc462984d847b82c7aaf36b01cbbbfcc"),
+    "stanfordSentimentTreebank.zip": (6_372_817, "3f5209483b46bbf129cacbbbe6ae02fe780407034f61cf6342b7833257c3f1db"),
+    "SST-2.zip": (7_439_277, "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa"),
+    "rt-polaritydata.tar.gz": (487_770, "a05befe52aafda71d458d188a1c54506a998b1308613ba76bbda2e5029409ce9"),
+}
+
+
+def _sources(folder: str, *files: str) -> tuple[Source, ...]:
+    """These files of a web folder."""
+    return tuple(Source(f"{folder}/{file}", *_CHECKSUMS[file]) for file in files)
+
+
+def _eraser(corpus: str, summary: str, reader: Reader) -> Dataset:
+    return Dataset(
+        name=f"eraser-{corpus}",
+        summary=summary,
+        reader=reader,
+        splits=("train", "val", "test"),
+        default="test",
+        files=(f"eraser-{corpus}.tar.gz", f"{corpus}.tar.gz", f"eraser-{corpus}", corpus),
+        sources=_sources("https://www.eraserbenchmark.com/zipped", f"{corpus}.tar.gz"),
+        home="https://www.eraserbenchmark.com",
+    )
 
 
 def _esnli(agree: int, reader: Reader) -> Dataset:
+    address = "https://raw.githubusercontent.com/OanaMariaCamburu/e-SNLI/master/dataset"
     return Dataset(
         name=f"e-snli-l{agree}",
         summary=f"premise and hypothesis; words that at least {agree} of 3 people highlighted",
@@ -67,45 +74,19 @@ def _esnli(agree: int, reader: Reader) -> Dataset:
         splits=("train", "dev", "test"),
         default="test",
         files=("esnli", "e-SNLI", "esnli_test.csv.gz", "esnli_dev.csv.gz", "esnli_test.csv", "esnli_dev.csv"),
-        sources=_ESNLI_SOURCES,
+        sources=_sources(address, *(file for files in esnli.FILES.values() for file in files)),
         home="https://github.com/OanaMariaCamburu/e-SNLI",
-        needs=tuple((split, files) for split, files in esnli.FILES.items()),
+        needs=tuple(esnli.FILES.items()),
     )
 
 
 _ALL = (
-    Dataset(
-        name="eraser-movies",
-        summary="film reviews; evidence spans, exhaustive on test, with further annotators as a human ceiling",
-        reader=eraser.movies,
-        splits=("train", "val", "test"),
-        default="test",
-        files=("eraser-movies.tar.gz", "movies.tar.gz", "eraser-movies", "movies"),
-        sources=(
-            Source(
-                f"{_ERASER}/zipped/movies.tar.gz",
-                3_899_487,
-                "66e18d4e6c9df9e9f5544572b0bfe92a39673f74ecbfc3859b46cedb2f5b2dee",
-            ),
-        ),
-        home=_ERASER,
+    _eraser(
+        "movies",
+        "film reviews; evidence spans, exhaustive on test, with further annotators as a human ceiling",
+        eraser.movies,
     ),
-    Dataset(
-        name="eraser-multirc",
-        summary="passages with a question and an answer, true or false; evidence sentences",
-        reader=eraser.multirc,
-        splits=("train", "val", "test"),
-        default="test",
-        files=("eraser-multirc.tar.gz", "multirc.tar.gz", "eraser-multirc", "multirc"),
-        sources=(
-            Source(
-                f"{_ERASER}/zipped/multirc.tar.gz",
-                1_667_550,
-                "7d3364fad630d0949b40cc5c4b9fd7fac0ec9ebb3a31ffa92a491e3883edd826",
-            ),
-        ),
-        home=_ERASER,
-    ),
+    _eraser("multirc", "passages with a question and an answer, true or false; evidence sentences", eraser.multirc),
     _esnli(2, esnli.l2),
     _esnli(3, esnli.l3),
     Dataset(
@@ -116,16 +97,8 @@ _ALL = (
         default="test",
         files=("sst-trees.tar.gz", "trainDevTestTrees_PTB.zip", "sst-trees", "trees", "sst"),
         sources=(
-            Source(
-                "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip",
-                789_539,
-                "5c613a4f673fc74097d523a2c83f38e0cc462984d847b82c7aaf36b01cbbbfcc",
-            ),
-            Source(
-                "https://nlp.stanford.edu/~socherr/stanfordSentimentTreebank.zip",
-                6_372_817,
-                "3f5209483b46bbf129cacbbbe6ae02fe780407034f61cf6342b7833257c3f1db",
-            ),
+            *_sources("https://nlp.stanford.edu/sentiment", "trainDevTestTrees_PTB.zip"),
+            *_sources("https://nlp.stanford.edu/~socherr", "stanfordSentimentTreebank.zip"),
         ),
         home="https://nlp.stanford.edu/sentiment/",
     ),
@@ -136,13 +109,7 @@ _ALL = (
         splits=("train", "dev", "test"),
         default="dev",
         files=("sst2.tar.gz", "SST-2.zip", "sst2", "SST-2"),
-        sources=(
-            Source(
-                "https://dl.fbaipublicfiles.com/glue/data/SST-2.zip",
-                7_439_277,
-                "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa",
-            ),
-        ),
+        sources=_sources("https://dl.fbaipublicfiles.com/glue/data", "SST-2.zip"),
         home="https://gluebenchmark.com",
     ),
     Dataset(
@@ -161,19 +128,13 @@ _ALL = (
         splits=("all",),
         default="all",
         files=("rt-polarity.tar.gz", "rt-polaritydata.tar.gz", "rt-polarity", "rt-polaritydata"),
-        sources=(
-            Source(
-                "https://www.cs.cornell.edu/people/pabo/movie-review-data/rt-polaritydata.tar.gz",
-                487_770,
-                "a05befe52aafda71d458d188a1c54506a998b1308613ba76bbda2e5029409ce9",
-            ),
-        ),
+        sources=_sources("https://www.cs.cornell.edu/people/pabo/movie-review-data", "rt-polaritydata.tar.gz"),
         home="https://www.cs.cornell.edu/people/pabo/movie-review-data/",
     ),
     Dataset(
         name="imagenet-val-250",
         summary="ImageNet validation images with class numbers and boxes (index.csv); for research only",
-        reader=image_folders.read_all_images,
+        reader=lambda root, _split: image_folders.read_images(root, None),
         splits=("all",),
         default="all",
         files=("imagenet-val-250.tar", "imagenet-val-250.tar.gz", "imagenet-val-250"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rationales.data.archives import find
+from rationales.data.archives import find_required
 from rationales.data.example import IN_TOKENS, Example, Extent, spans_of_words, words_of
 from rationales.data.row_files import field, json_lines, text_of
 from rationales.errors import DataError
@@ -66,9 +66,7 @@ def multirc(root: Path, split: str) -> Iterator[Example]:
 
 
 def _open(root: Path, split: str) -> tuple[Path, Iterator[tuple[str, dict[str, Any]]]]:
-    listing = find(root, f"{split}.jsonl")
-    if listing is None:
-        raise DataError(f"there is no {split}.jsonl in {root}; ERASER's folders hold train, val and test.jsonl, docs/")
+    listing = find_required(root, f"{split}.jsonl", "ERASER's folders hold train, val and test.jsonl, docs/")
     return listing.parent, json_lines(listing)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from rationales.data.archives import find
-from rationales.data.example import IN_TOKENS, Example, Extent, spans_of_words
+from rationales.data.example import IN_TOKENS, Example, Extent, extents_between_spaces, spans_of_words
 from rationales.data.row_files import table
 from rationales.errors import DataError
 
@@ -26,8 +26,7 @@ def pairs(root: Path, split: str, agree: int) -> Iterator[Example]:
         path = find(root, file, f"{file}.gz")
         if path is None:
             raise DataError(f"there is no {file} (nor {file}.gz) in {root}")
-        for location, row in table(path, REQUIRED_COLUMNS):
-            yield _example(location, row, agree)
+        yield from (_example(location, row, agree) for location, row in table(path, REQUIRED_COLUMNS))
 
 
 l2 = partial(pairs, agree=2)
@@ -44,7 +43,7 @@ def _example(location: str, row: dict[str, str], agree: int) -> Example:
         [word for word in set().union(*marks) if sum(word in indices for indices in marks) >= min_votes]
         for marks in marked
     ]
-    words = [_word_extents(text) for text in texts]
+    words = [extents_between_spaces(text.split(" ")) for text in texts]  # as the annotation tool counted them
     by_annotator = [
         tuple(_spans(location, extents, indices) for indices in marks)
         for extents, marks in zip(words, marked, strict=True)
@@ -67,16 +66,6 @@ def _sentence(location: str, row: dict[str, str], side: int) -> str:
     if sentence is None:
         raise DataError(f"{location}: there is no column sentence{side}")
     return sentence
-
-
-def _word_extents(text: str) -> list[Extent]:
-    """The words as the annotation tool counted them: pieces between single spaces, empty ones included."""
-    extents: list[Extent] = []
-    cursor = 0
-    for piece in text.split(" "):
-        extents.append((cursor, cursor + len(piece)))
-        cursor += len(piece) + 1
-    return extents
 
 
 def _marked(location: str, row: dict[str, str], side: int, annotator: int) -> set[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from rationales.errors import DataError
@@ -88,13 +90,13 @@ def joined(spans: Iterable[Extent]) -> tuple[Extent, ...]:
 
 def words_of(text: str) -> list[Extent]:
     """The extents of `text.split()`, which ERASER numbers as tokens."""
-    extents: list[Extent] = []
-    cursor = 0
-    for word in text.split():
-        start = text.index(word, cursor)
-        cursor = start + len(word)
-        extents.append((start, cursor))
-    return extents
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+def extents_between_spaces(pieces: Sequence[str]) -> list[Extent]:
+    """The extents of the pieces of a text that single spaces join; pieces may be empty."""
+    ends = accumulate(len(piece) + 1 for piece in pieces)
+    return [(end - 1 - len(piece), end - 1) for piece, end in zip(pieces, ends, strict=True)]
 
 
 def spans_of_words(extents: Sequence[Extent], marked: Iterable[int]) -> tuple[Extent, ...]:

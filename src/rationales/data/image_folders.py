@@ -21,11 +21,6 @@ def read_images(root: Path, split: str | None) -> Iterator[Example]:
     yield from _from_table(listing) if listing is not None else _from_folders(home)
 
 
-def read_all_images(root: Path, _split: str) -> Iterator[Example]:
-    """The images of a data set without splits."""
-    return read_images(root, None)
-
-
 def has_images(root: Path) -> bool:
     """Whether the folder contains images or a table of them."""
     return any((folder / "index.csv").is_file() or _images_in(folder) for folder in folders(root))
@@ -33,11 +28,10 @@ def has_images(root: Path) -> bool:
 
 def _split_folder(root: Path, split: str) -> Path:
     names = SPLITS.get(split, (split,))
-    for folder in folders(root):
-        for name in names:
-            if (folder / name).is_dir():
-                return folder / name
-    raise DataError(f"there is no folder {' or '.join(names)} in {root}")
+    path = next((folder / name for folder in folders(root) for name in names if (folder / name).is_dir()), None)
+    if path is None:
+        raise DataError(f"there is no folder {' or '.join(names)} in {root}")
+    return path
 
 
 def _from_table(listing: Path) -> Iterator[Example]:
@@ -73,9 +67,8 @@ def _from_folders(home: Path) -> Iterator[Example]:
 
 
 def _images_in(folder: Path) -> list[Path]:
-    return sorted(
-        path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
+    visible = (path for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(path for path in visible if path.suffix.lower() in SUFFIXES)
 
 
 def _boxes(location: str, cell: str) -> tuple[Box, ...]:

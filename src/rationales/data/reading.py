@@ -47,15 +47,8 @@ def read_data(
         return _examples(name_or_path, split, folder, progress, columns)
 
     if spread and limit is not None:
-        selected = iter(
-            spread_positions(sum(1 for _ in stream()), limit)
-        )  # two passes: only selected examples are kept
-        position = next(selected, -1)
-        examples = []
-        for number, example in enumerate(stream()):
-            if number == position:
-                examples.append(example)
-                position = next(selected, -1)
+        selected = set(spread_positions(sum(1 for _ in stream()), limit))  # two passes keep only what is selected
+        examples = [example for number, example in enumerate(stream()) if number in selected]
     else:
         examples = list(islice(stream(), limit))
     if not examples:
@@ -87,9 +80,8 @@ def _examples(
         return
     path = Path(name_or_path).expanduser()
     if not path.exists():
-        raise DataError(
-            f"there is no data set and no file {str(name_or_path)!r}; data sets by name are: {', '.join(DATASETS)}"
-        )
+        names = ", ".join(DATASETS)
+        raise DataError(f"there is no data set and no file {str(name_or_path)!r}; data sets by name are: {names}")
     if folder is not None:
         raise OptionError(f"{path} is a path of its own; folder goes with the name of a data set")
     yield from _user_data(path, split, columns)
@@ -117,10 +109,10 @@ def _user_data(path: Path, split: str | None, columns: Columns) -> Iterator[Exam
 def _split_name(dataset: Dataset, requested: str | None) -> str:
     if requested is None:
         return dataset.default
-    for split in dataset.splits:
-        if _canonical(split) == _canonical(requested):
-            return split
-    raise OptionError(f"{dataset.name} has no split {requested!r}; its splits are: {', '.join(dataset.splits)}")
+    names = {_canonical(split): split for split in dataset.splits}
+    if _canonical(requested) not in names:
+        raise OptionError(f"{dataset.name} has no split {requested!r}; its splits are: {', '.join(dataset.splits)}")
+    return names[_canonical(requested)]
 
 
 def _canonical(split: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,7 @@ def table(path: Path, needed: Sequence[str], delimiter: str = ",", quoted: bool 
     """The rows of a table whose first line names its columns; the `needed` columns must be among them."""
     source = _RowLines(path)
     rows = csv.reader(
-        source,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-        strict=quoted,
+        source, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=quoted
     )
     header: list[str] = []
     try:
@@ -69,7 +66,8 @@ def table(path: Path, needed: Sequence[str], delimiter: str = ",", quoted: bool 
                 continue
             if not header:
                 header = [column.strip() for column in row]
-                check_columns(path, header, needed)
+                if missing := [column for column in needed if column not in header]:
+                    raise DataError(f"{path} has no column {', '.join(missing)}; it has: {', '.join(header)}")
                 continue
             location = f"{path}, line {rows.line_num}"  # the last line of the row
             if len(row) != len(header):
@@ -78,14 +76,6 @@ def table(path: Path, needed: Sequence[str], delimiter: str = ",", quoted: bool 
     except csv.Error as error:
         advice = "; keep texts as long as this as JSON lines" if "limit" in str(error) else ""
         raise DataError(f"{path}, line {rows.line_num}: {error}{advice}") from None
-
-
-def check_columns(path: Path, header: Iterable[str], needed: Sequence[str]) -> None:
-    """Raise a DataError that names the missing columns, if any."""
-    columns = list(header)
-    missing = [column for column in needed if column not in columns]
-    if missing:
-        raise DataError(f"{path} has no column {', '.join(missing)}; it has: {', '.join(columns)}")
 
 
 def field(location: str, row: dict[str, Any], name: str) -> Any:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rationales.data.archives import find
-from rationales.data.example import IN_TOKENS, Example, Extent, spans_of_words
+from rationales.data.archives import find, find_required
+from rationales.data.example import IN_TOKENS, Example, extents_between_spaces, spans_of_words
 from rationales.data.row_files import lines
 from rationales.errors import DataError
 
@@ -35,9 +35,7 @@ class RatedPhrase:
 
 def sentences(root: Path, split: str) -> Iterator[Example]:
     """Sentences labelled negative, neutral or positive; neutral ones have no highlights (`spans` is None)."""
-    path = find(root, f"{split}.txt")
-    if path is None:
-        raise DataError(f"there is no {split}.txt in {root}; the trees are train.txt, dev.txt and test.txt")
+    path = find_required(root, f"{split}.txt", "the trees are train.txt, dev.txt and test.txt")
     ratings = _ratings(root)
     for number, (location, line) in enumerate(lines(path)):
         words, phrases = tree(line, location)
@@ -45,7 +43,7 @@ def sentences(root: Path, split: str) -> Iterator[Example]:
 
 
 def _example(name: str, words: list[str], phrases: list[RatedPhrase], ratings: Mapping[str, float]) -> Example:
-    extents = _extents(words)
+    extents = extents_between_spaces(words)
     sentence = phrases[-1]  # the root of the tree closes last
     rating = _rating(words, sentence, ratings)
     label = "neutral" if sentence.rating_class == 2 else ("negative", "positive")[sentence.rating_class > 2]
@@ -72,8 +70,7 @@ def _is_clear(rating: float, label: str) -> bool:
 
 
 def _rating(words: list[str], phrase: RatedPhrase, ratings: Mapping[str, float]) -> float:
-    text = " ".join(words[phrase.first : phrase.last])
-    return ratings.get(text, CLASS_RATINGS[phrase.rating_class])
+    return ratings.get(" ".join(words[phrase.first : phrase.last]), CLASS_RATINGS[phrase.rating_class])
 
 
 def tree(line: str, location: str) -> tuple[list[str], list[RatedPhrase]]:
@@ -96,26 +93,12 @@ def tree(line: str, location: str) -> tuple[list[str], list[RatedPhrase]]:
                 raise DataError(f"{location}: brackets do not match, or a phrase has no words")
             phrases.append(RatedPhrase(first, len(words), rating_class))
         elif open_:
-            words.append(_unescaped(piece))
+            words.append(ESCAPED.get(piece) or piece.replace("\\/", "/").replace("\\*", "*"))
         else:
             raise DataError(f"{location} is not a tree: it begins with {piece!r}, not with a bracket")
     if open_ or not phrases:
         raise DataError(f"{location}: {len(open_)} brackets stay open")
     return words, phrases
-
-
-def _unescaped(word: str) -> str:
-    """The word with the treebank's escapes of brackets, slashes and stars replaced."""
-    return ESCAPED.get(word) or word.replace("\\/", "/").replace("\\*", "*")
-
-
-def _extents(words: list[str]) -> list[Extent]:
-    extents: list[Extent] = []
-    cursor = 0
-    for word in words:
-        extents.append((cursor, cursor + len(word)))
-        cursor += len(word) + 1
-    return extents
 
 
 def _ratings(root: Path) -> dict[str, float]:

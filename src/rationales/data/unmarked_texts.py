@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from rationales.data.archives import find
+from rationales.data.archives import find_required
 from rationales.data.example import Example
 from rationales.data.row_files import lines, table
 from rationales.errors import DataError
@@ -19,9 +19,7 @@ POLARITY_ENCODING = "cp1252"  # of its dashes and ellipses
 
 def read_sst2(root: Path, split: str) -> Iterator[Example]:
     """SST-2 as in GLUE: the lines of `split`.tsv; the test split has no labels (`label` is None)."""
-    path = find(root, f"{split}.tsv")
-    if path is None:
-        raise DataError(f"there is no {split}.tsv in {root}; GLUE's SST-2 is train.tsv, dev.tsv and test.tsv")
+    path = find_required(root, f"{split}.tsv", "GLUE's SST-2 is train.tsv, dev.tsv and test.tsv")
     needed = ("sentence",) if split == "test" else ("sentence", "label")
     for number, (location, row) in enumerate(table(path, needed, delimiter="\t", quoted=False)):
         label = row.get("label")
@@ -32,9 +30,7 @@ def read_sst2(root: Path, split: str) -> Iterator[Example]:
 
 def read_emotion(root: Path, split: str) -> Iterator[Example]:
     """Emotion (Saravia and others 2018): short messages, lines of `text;emotion` in `split`.txt, header optional."""
-    path = find(root, f"{split}.txt")
-    if path is None:
-        raise DataError(f"there is no {split}.txt in {root}; the messages are train.txt, val.txt and test.txt")
+    path = find_required(root, f"{split}.txt", "the messages are train.txt, val.txt and test.txt")
     number = 0
     for location, line in lines(path):
         text, separator, label = line.rpartition(";")
@@ -50,14 +46,8 @@ def read_polarity(root: Path, _split: str) -> Iterator[Example]:
     """Sentence polarity (Pang and Lee 2005): 5,331 negative and 5,331 positive sentences in turn; it has no splits."""
     by_label = []
     for label, file in POLARITY_FILES.items():
-        path = find(root, file)
-        if path is None:
-            raise DataError(f"there is no {file} in {root}; the sentences are {' and '.join(POLARITY_FILES.values())}")
-        by_label.append(
-            [
-                Example(f"{label}-{number}", line.strip(), label)
-                for number, (_, line) in enumerate(lines(path, POLARITY_ENCODING))
-            ]
-        )
+        path = find_required(root, file, f"the sentences are {' and '.join(POLARITY_FILES.values())}")
+        sentences = enumerate(line.strip() for _, line in lines(path, POLARITY_ENCODING))
+        by_label.append([Example(f"{label}-{number}", sentence, label) for number, sentence in sentences])
     for pair in zip_longest(*by_label):
         yield from (example for example in pair if example is not None)

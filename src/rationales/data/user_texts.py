@@ -77,9 +77,7 @@ def _example(location: str, row: dict[str, Any], number: int, columns: Columns) 
     if columns.label != LABEL:
         label = field(location, row, columns.label)
     if not isinstance(text, str) or not text.strip():
-        raise DataError(
-            f"{location}: the text is empty" if isinstance(text, str) else f"{location}: the text is no text"
-        )
+        raise DataError(f"{location}: the text is {'empty' if isinstance(text, str) else 'no text'}")
     if pair is not None and not isinstance(pair, str):
         raise DataError(f"{location}: the pair is no text")
     if isinstance(label, (list, dict, float)):
@@ -129,11 +127,9 @@ def _phrases(location: str, phrases: Any, text: str) -> list[Extent]:
         raise DataError(f"{location}: phrases are a list of words from the text, not {phrases!r}")
     extents = []
     for phrase in phrases:
-        occurrences = re.finditer(rf"(?<!\w){re.escape(phrase.strip())}(?!\w)", text)
-        marked = [match.span() for match in occurrences]
+        marked = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(phrase.strip())}(?!\w)", text)]
         if not marked:
-            raise DataError(
-                f"{location}: the phrase {phrase.strip()[:60]!r} does not stand in the text, letter by letter"
-            )
+            name = repr(phrase.strip()[:60])
+            raise DataError(f"{location}: the phrase {name} does not stand in the text, letter by letter")
         extents += marked
     return extents

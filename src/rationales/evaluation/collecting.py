@@ -135,7 +135,7 @@ def _scores(
             method,
             [targets[number] for number in chunk],
             seed=settings.seed,
-            progress=_progress_share(progress, done / len(missing), len(chunk) / len(missing)),
+            progress=progress_of_step(progress, done, len(missing), len(chunk)),
         )
         for number, entry in zip(chunk, computed, strict=True):
             settings.cache.put(keys[number], entry)
@@ -146,8 +146,9 @@ def _scores(
     return [entry for entry in entries if entry is not None]
 
 
-def _progress_share(progress: Progress | None, begin: float, share: float) -> Progress | None:
-    return None if progress is None else lambda done: progress(begin + share * min(done, 1.0))
+def progress_of_step(progress: Progress | None, done: int, total: int, size: int = 1) -> Progress | None:
+    """Progress of the next `size` of `total` units of work, reported as progress of all of them."""
+    return None if progress is None else lambda share: progress((done + size * min(share, 1.0)) / total)
 
 
 def _image_metric(model: Model, metric: Metric, example: Any, encoded: Any, raw: RawScores) -> float:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rationales.evaluation.agreement.overlap import normalised, runs
+from rationales.evaluation.agreement.overlap import as_keeps, runs
 
 
 def spans(selected: np.ndarray) -> float:
@@ -30,12 +30,10 @@ def keep_entropy(scores: np.ndarray) -> float:
 
     Scores within [0, 1] are read as keeps; others are first normalised (the positive part over the largest).
     """
-    values = np.asarray(scores, dtype=np.float64)
-    keep = values if values.size and values.min() >= 0 and values.max() <= 1 else normalised(values)
+    keep = as_keeps(scores)
     if not keep.size:
         return math.nan
-    safe = np.clip(keep, 1e-300, 1.0)
-    safe_complement = np.clip(1 - keep, 1e-300, 1.0)
+    safe, safe_complement = np.clip(keep, 1e-300, 1.0), np.clip(1 - keep, 1e-300, 1.0)
     return float(np.mean(-(keep * np.log2(safe) + (1 - keep) * np.log2(safe_complement))))
 
 

@@ -111,6 +111,5 @@ def _resolve(entry: MethodEntry, smooth: float | None, kind: str) -> ResolvedEnt
     method = resolve_method(entry.method or entry.name, entry.options, kind)
     settings = [f"{name}={value}" for name, value in entry.options.items()]
     settings += [f"smooth {width:g}"] if width is not None else []
-    return ResolvedEntry(
-        entry.title or (f"{entry.name} ({', '.join(settings)})" if settings else entry.name), method, width
-    )
+    title = f"{entry.name} ({', '.join(settings)})" if settings else entry.name
+    return ResolvedEntry(entry.title or title, method, width)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rationales.evaluation.collecting import progress_of_step
 from rationales.evaluation.entries import MethodEntry, resolve_entries
 from rationales.evaluation.stability import selection_iou
 from rationales.evaluation.tables.statistics import rank_correlation
@@ -69,12 +70,7 @@ def compare(
     entries = resolve_entries(methods, smooth, model.kind)[: len(methods)]
     rationales = []
     for number, entry in enumerate(entries):
-        report = None if progress is None else _method_progress(progress, number, len(entries))
-        rationales.append(
-            explain(model, raw_input, method=entry.method, smooth=entry.smooth, progress=report, **options)
-        )
+        report = progress_of_step(progress, number, len(entries))
+        method, width = entry.method, entry.smooth
+        rationales.append(explain(model, raw_input, method=method, smooth=width, progress=report, **options))
     return MethodComparison(tuple(entry.title for entry in entries), tuple(rationales))
-
-
-def _method_progress(progress: Callable[[float], None], number: int, methods: int) -> Callable[[float], None]:
-    return lambda share: progress((number + min(share, 1.0)) / methods)

@@ -64,17 +64,11 @@ class _SelectedUnits:
         key = (metric.selection, metric.fitted_to)
         if key not in self._selected:
             selection = find_selection(metric.selection) if metric.selection else self._selection
-            fit = _fit_function(metric.fitted_to)
-            selection_inputs = SelectionInputs(
-                self.untied, self._inputs.gold or None, self._inputs.curves, metric.fitted_to, fit
-            )
-            self._selected[key] = selection.select(selection_inputs)
+            name, gold = metric.fitted_to, self._inputs.gold or None
+            # `share_curve` computes these two by a faster algorithm
+            fit = None if name in ("token-f1", "iou-f1") else METRICS[name].function
+            self._selected[key] = selection.select(SelectionInputs(self.untied, gold, self._inputs.curves, name, fit))
         return self._selected[key]
-
-
-def _fit_function(name: str) -> Callable[[np.ndarray, np.ndarray], float] | None:
-    """The function of a metric; None for the two that `share_curve` computes by a faster algorithm."""
-    return None if name in ("token-f1", "iou-f1") else METRICS[name].function
 
 
 def break_ties(scores: Sequence[np.ndarray], protocol: Protocol, keys: Sequence[int]) -> list[np.ndarray]:
@@ -109,9 +103,8 @@ def _values(metric: Metric, inputs: MetricInputs, selected_units: _SelectedUnits
     if kind == "corpus":
         known = [number for number, marks in enumerate(gold) if marks is not None]
         values = np.full(len(gold), np.nan)
-        values[known] = metric.function(
-            [gold[number] for number in known], [selected_units.untied[number] for number in known]
-        )
+        marks, scores = [gold[number] for number in known], [selected_units.untied[number] for number in known]
+        values[known] = metric.function(marks, scores)
         return MetricValues(values)
     if kind == "image":
         return MetricValues(inputs.image_values[metric.name])
@@ -120,7 +113,6 @@ def _values(metric: Metric, inputs: MetricInputs, selected_units: _SelectedUnits
 
 def _each(measure: Callable[..., float], *lists: Sequence[np.ndarray | None]) -> np.ndarray:
     """`measure` of every input for which there is something to measure."""
-    return np.array(
-        [np.nan if any(array is None for array in arrays) else measure(*arrays) for arrays in zip(*lists, strict=True)],
-        dtype=np.float64,
-    )
+    inputs = zip(*lists, strict=True)
+    values = [np.nan if any(array is None for array in arrays) else measure(*arrays) for arrays in inputs]
+    return np.array(values, dtype=np.float64)

@@ -44,12 +44,7 @@ class Metric:
     @property
     def needs(self) -> tuple[str, ...]:
         """What must be available: model (more forward passes), marks (people's, in texts), boxes (in images), text."""
-        return {
-            "curves": ("model",),
-            "image": ("boxes",),
-            "shape": ("text",),
-            "raw": (),
-        }.get(self.kind, ("marks",))
+        return {"curves": ("model",), "image": ("boxes",), "shape": ("text",), "raw": ()}.get(self.kind, ("marks",))
 
 
 def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:
@@ -59,69 +54,49 @@ def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> n
     return np.array([overlap.top_k_f1(gold, input_scores, k) for gold, input_scores in zip(golds, scores, strict=True)])
 
 
-def _best_iou(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:
-    return overlap.best_threshold_iou(golds, scores)[1]
-
-
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("sufficiency", "how far the probability falls when only the rationale is kept",
-               False, "curves", FaithfulnessCurves.sufficiency, default=True),
-        Metric("comprehensiveness", "how far the probability falls when the rationale is removed",
-               True, "curves", FaithfulnessCurves.comprehensiveness, default=True),
-        Metric("aopc-sufficiency", "sufficiency over all levels, where the plain name means one of them",
-               False, "curves", FaithfulnessCurves.aopc_sufficiency),
-        Metric("aopc-comprehensiveness", "comprehensiveness over all levels, where the plain name means one of them",
-               True, "curves", FaithfulnessCurves.aopc_comprehensiveness),
-        Metric("log-odds", "how far the log probability moves without the rationale",
-               False, "curves", FaithfulnessCurves.log_odds),
-        Metric("deletion", "the probability while the best units are removed",
-               False, "curves", FaithfulnessCurves.deletion),
-        Metric("insertion", "the probability while the best units are put in",
-               True, "curves", FaithfulnessCurves.insertion),
-        Metric("average-precision", "area under precision over recall by steps; its mean over inputs is mAP",
-               True, "scores", overlap.average_precision, default=True),
-        Metric("auprc", "area under precision over recall by trapezoids",
-               True, "scores", overlap.auprc),
-        Metric("f1-gold-length", "F1 with as many words as people marked",
-               True, "order", overlap.f1_at_gold_length, default=True),
-        Metric("top-k-f1", "F1 with as many words as people marked on average",
-               True, "corpus", _top_mean_f1),
-        Metric("precision-at-1", "whether people marked the best word",
-               True, "order", overlap.precision_at),
-        Metric("token-precision", "share of the selected words that people marked",
-               True, "choice", overlap.precision),
-        Metric("token-recall", "share of the marked words that are selected",
-               True, "choice", overlap.recall),
-        Metric("token-f1", "F1 of the selected words, mean over inputs",
-               True, "choice", overlap.token_f1, default=True),
-        Metric("token-f1-micro", "F1 of the selected words of all inputs together",
-               True, "choice", overlap.token_f1, weight=lambda gold, chosen: float(gold.sum() + chosen.sum())),
-        Metric("token-iou", "selected and marked words over selected or marked ones",
-               True, "choice", overlap.token_iou),
-        Metric("iou-f1", "F1 of the selected spans; a span counts from an IoU of 0.5",
-               True, "choice", overlap.iou_f1, default=True, fitted_to="iou-f1"),
-        Metric("best-threshold-iou", "IoU at the one threshold that is best for all inputs",
-               True, "corpus", _best_iou),
-        Metric("pointing", "whether the best pixel lies in a box",
-               True, "image", overlap.pointing, default=True),
-        Metric("inside-energy", "share of the positive scores inside the boxes",
-               True, "image", overlap.inside_energy),
-        Metric("inside-top", "share of the best 15 % of the pixels inside the boxes",
-               True, "image", overlap.inside_top, default=True),
-        Metric("spans", "number of selected spans",
-               None, "shape", complexity.spans),
-        Metric("span-length", "mean number of words in a selected span",
-               None, "shape", complexity.span_length),
-        Metric("selected-share", "share of the words that is selected",
-               None, "shape", complexity.share),
-        Metric("keep-entropy", "how undecided the keeps are, 0 to 1 bit",
-               None, "raw", complexity.keep_entropy),
-        Metric("score-entropy", "how evenly the scores are spread, 0 to 1",
-               None, "raw", complexity.score_entropy),
-    )
-}  # fmt: skip
+_ALL = (
+    Metric("sufficiency", "how far the probability falls when only the rationale is kept",
+           False, "curves", FaithfulnessCurves.sufficiency, default=True),
+    Metric("comprehensiveness", "how far the probability falls when the rationale is removed",
+           True, "curves", FaithfulnessCurves.comprehensiveness, default=True),
+    Metric("aopc-sufficiency", "sufficiency over all levels, where the plain name means one of them",
+           False, "curves", FaithfulnessCurves.aopc_sufficiency),
+    Metric("aopc-comprehensiveness", "comprehensiveness over all levels, where the plain name means one of them",
+           True, "curves", FaithfulnessCurves.aopc_comprehensiveness),
+    Metric("log-odds", "how far the log probability moves without the rationale",
+           False, "curves", FaithfulnessCurves.log_odds),
+    Metric("deletion", "the probability while the best units are removed",
+           False, "curves", FaithfulnessCurves.deletion),
+    Metric("insertion", "the probability while the best units are put in",
+           True, "curves", FaithfulnessCurves.insertion),
+    Metric("average-precision", "area under precision over recall by steps; its mean over inputs is mAP",
+           True, "scores", overlap.average_precision, default=True),
+    Metric("auprc", "area under precision over recall by trapezoids", True, "scores", overlap.auprc),
+    Metric("f1-gold-length", "F1 with as many words as people marked",
+           True, "order", overlap.f1_at_gold_length, default=True),
+    Metric("top-k-f1", "F1 with as many words as people marked on average", True, "corpus", _top_mean_f1),
+    Metric("precision-at-1", "whether people marked the best word", True, "order", overlap.precision_at),
+    Metric("token-precision", "share of the selected words that people marked", True, "choice", overlap.precision),
+    Metric("token-recall", "share of the marked words that are selected", True, "choice", overlap.recall),
+    Metric("token-f1", "F1 of the selected words, mean over inputs", True, "choice", overlap.token_f1, default=True),
+    Metric("token-f1-micro", "F1 of the selected words of all inputs together",
+           True, "choice", overlap.token_f1, weight=lambda gold, chosen: float(gold.sum() + chosen.sum())),
+    Metric("token-iou", "selected and marked words over selected or marked ones", True, "choice", overlap.token_iou),
+    Metric("iou-f1", "F1 of the selected spans; a span counts from an IoU of 0.5",
+           True, "choice", overlap.iou_f1, default=True, fitted_to="iou-f1"),
+    Metric("best-threshold-iou", "IoU at the one threshold that is best for all inputs",
+           True, "corpus", lambda golds, scores: overlap.best_threshold_iou(golds, scores)[1]),
+    Metric("pointing", "whether the best pixel lies in a box", True, "image", overlap.pointing, default=True),
+    Metric("inside-energy", "share of the positive scores inside the boxes", True, "image", overlap.inside_energy),
+    Metric("inside-top", "share of the best 15 % of the pixels inside the boxes",
+           True, "image", overlap.inside_top, default=True),
+    Metric("spans", "number of selected spans", None, "shape", complexity.spans),
+    Metric("span-length", "mean number of words in a selected span", None, "shape", complexity.span_length),
+    Metric("selected-share", "share of the words that is selected", None, "shape", complexity.share),
+    Metric("keep-entropy", "how undecided the keeps are, 0 to 1 bit", None, "raw", complexity.keep_entropy),
+    Metric("score-entropy", "how evenly the scores are spread, 0 to 1", None, "raw", complexity.score_entropy),
+)  # fmt: skip
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
 def list_metrics() -> list[Metric]:
@@ -154,9 +129,8 @@ def check_metric_names(names: Sequence[str]) -> None:
     for full_name in names:
         name, _, selection = full_name.partition("@")
         if name not in METRICS:
-            raise OptionError(
-                f"there is no metric {name!r}{suggestion(name, METRICS)}; there are: {', '.join(METRICS)}"
-            )
+            known = ", ".join(METRICS)
+            raise OptionError(f"there is no metric {name!r}{suggestion(name, METRICS)}; there are: {known}")
         if selection and METRICS[name].kind not in ("choice", "shape"):
             raise OptionError(f"the metric {name} selects no words, so it takes no @{selection}")
 

@@ -11,25 +11,26 @@ from typing import Any
 import numpy as np
 
 from rationales.errors import InputError, RationalesError
-from rationales.evaluation.agreement.unit_marks import (
-    UnitExtents,
-    compared_units,
-    gold_units,
-    judged_on_units,
-    unit_extents,
-)
+from rationales.evaluation.agreement import unit_marks
 from rationales.evaluation.agreement.word_marks import gold_words
-from rationales.evaluation.collecting import CollectedRow, EvaluationSettings, LoadedExamples, Progress, collect
+from rationales.evaluation.collecting import (
+    CollectedRow,
+    EvaluationSettings,
+    LoadedExamples,
+    Progress,
+    collect,
+    progress_of_step,
+)
 from rationales.evaluation.entries import ResolvedEntry
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves, concatenate_curves
-from rationales.evaluation.faithfulness.filling import load_filler
-from rationales.evaluation.faithfulness.measure import DEFAULT_INPUTS_AT_ONCE, INPUTS_AT_ONCE, tie_key
+from rationales.evaluation.faithfulness.measure import DEFAULT_INPUTS_AT_ONCE, INPUTS_AT_ONCE, required_filler
 from rationales.evaluation.metric_values import MetricInputs, compute_metrics, default_selection
 from rationales.evaluation.metrics import Metric, explain_missing, select_metrics
-from rationales.evaluation.protocols import FILL, Protocol, find_protocol
+from rationales.evaluation.protocols import Protocol, find_protocol
 from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.models.batch.randomness import content_key
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 from rationales.options import whole_number
@@ -49,7 +50,9 @@ class PreparedEvaluation:
     selection: str
     remarks: tuple[str, ...]  # what a reader of the table should know
     _encoded: tuple[int, LoadedExamples] | None = field(default=None, repr=False)
-    _extents: dict[int, UnitExtents] = field(default_factory=dict, repr=False)  # of examples that are judged on units
+    _extents: dict[int, unit_marks.UnitExtents] = field(
+        default_factory=dict, repr=False
+    )  # of examples that are judged on units
 
     def rows(self, entries: Sequence[ResolvedEntry], progress: Progress | None = None) -> list[TableRow]:
         """One row for each method, judged on all examples."""
@@ -59,8 +62,8 @@ class PreparedEvaluation:
         for chunk, begin in enumerate(starts):
             encoded = self._encode(begin, at_once)
             for entry_index, (entry, row) in enumerate(zip(entries, collected, strict=True)):
-                row_progress = _progress_share(progress, chunk * len(entries) + entry_index, len(starts) * len(entries))
-                collect(self.settings, encoded, entry, row, row_progress)
+                done, total = chunk * len(entries) + entry_index, len(starts) * len(entries)
+                collect(self.settings, encoded, entry, row, progress_of_step(progress, done, total))
         return [self._row(entry, collected_row) for entry, collected_row in zip(entries, collected, strict=True)]
 
     def table(self, rows: Sequence[TableRow], remarks: Sequence[str] = ()) -> Table:
@@ -87,8 +90,8 @@ class PreparedEvaluation:
             self._encoded = None  # two chunks need not fit into memory
             encoded = model.encode([model.read(example.raw_input(), whereabouts(example)) for example in examples])
             for number, (example, encoding) in enumerate(zip(examples, encoded, strict=True), begin):
-                if model.kind == "text" and judged_on_units(protocol, example):
-                    self._extents[number] = unit_extents(example, encoding.units)
+                if model.kind == "text" and unit_marks.judged_on_units(protocol, example):
+                    self._extents[number] = unit_marks.unit_extents(example, encoding.units)
             batch = model.batch(encoded, self.settings.seed)
             with model.frozen():
                 probabilities = batch.predict().double().cpu().numpy()
@@ -127,12 +130,13 @@ class PreparedEvaluation:
         cells = {metric.name: Cell((float("nan"),) * len(names)) for metric in settings.metrics}
         if scored:
             texts = scored if settings.model.kind == "text" else []
+            sources = [self.examples[number] for number in texts]
             compared = [self._compared(number, collected.compared_scores[number]) for number in texts]
             inputs = MetricInputs(
                 unit_scores=[scores for raw in collected.raw_scores if (scores := raw.scores) is not None],
                 compared_scores=[scores for scores, _ in compared],
                 gold=[gold for _, gold in compared],
-                tie_keys=[self._tie_key(number) for number in texts],
+                tie_keys=[content_key(settings.seed, source.text, source.pair) for source in sources],
                 curves=curves,
                 image_values={name: np.array(values)[scored] for name, values in collected.image_values.items()},
             )
@@ -152,18 +156,14 @@ class PreparedEvaluation:
             measuring=collected.faithfulness_seconds / len(scored) if curves is not None else float("nan"),
         )
 
-    def _tie_key(self, number: int) -> int:
-        example = self.examples[number]
-        return tie_key(self.settings.seed, example.text, example.pair)
-
     def _compared(self, number: int, scores: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """Scores and marks of an example on what agreement is measured on: white-space tokens or units."""
         values = np.asarray(scores, dtype=np.float64)
         if number not in self._extents:
             return values, self.gold[number]
         extents = self._extents[number]
-        gold = gold_units(self.examples[number], extents)
-        compared = compared_units(gold, extents)
+        gold = unit_marks.gold_units(self.examples[number], extents)
+        compared = unit_marks.compared_units(gold, extents)
         return values[compared], None if gold is None else gold[compared]
 
 
@@ -200,7 +200,7 @@ def prepare_evaluation(
     fingerprint = "" if score_cache is None else model_fingerprint(model)
     if forward_model is not model and score_cache is not None:
         fingerprint += " in half"
-    masked_lm = load_filler(resolved.filler if filler is None else filler) if _uses_filler(resolved) else None
+    masked_lm = required_filler(filler, resolved)
     settings = EvaluationSettings(
         model,
         forward_model,
@@ -287,14 +287,6 @@ def _selection_title(selection: SelectionRule) -> str:
     """The name of a selection in a table, with its number where it has one."""
     value = getattr(selection, "value", None)
     return selection.name if value is None else f"{selection.name}={value:g}"
-
-
-def _uses_filler(protocol: Protocol) -> bool:
-    return FILL in (protocol.removal, protocol.odds_removal)
-
-
-def _progress_share(progress: Progress | None, done: int, total: int) -> Progress | None:
-    return None if progress is None else lambda share: progress((done + min(share, 1.0)) / total)
 
 
 def versions() -> dict[str, str]:

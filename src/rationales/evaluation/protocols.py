@@ -147,9 +147,8 @@ class Protocol:
         else:
             removal = f"replaced by {removal}"
         parts = [removal, self._steps(), f"{self.label} label", f"special tokens {_PAST_PARTICIPLES[self.special]}"]
-        parts.append(
-            {"left": "ties left first", "random": "ties at random"}.get(self.ties, f"tie noise {self.noise:g}")
-        )
+        ties = {"left": "ties left first", "random": "ties at random", "noise": f"tie noise {self.noise:g}"}
+        parts.append(ties[self.ties])
         flags = {
             "positive": "positive scores only",
             "distinct": "distinct rationales only",
@@ -163,9 +162,7 @@ class Protocol:
         return f"{self.name}: {', '.join(parts)}"
 
     def _steps(self) -> str:
-        normaliser = {"mean": "mean", "count+1": "sum / (levels + 1)", "area": "area"}.get(
-            self.normaliser, self.normaliser
-        )
+        normaliser = "sum / (levels + 1)" if self.normaliser == "count+1" else self.normaliser
         at_least = f", at least {self.min_units}" if self.min_units else ""
         if self.each is not None:
             return f"one unit at a time up to {self.each:.0%} ({self.count}{at_least}), {normaliser}"
@@ -195,10 +192,8 @@ class Protocol:
         """The inverse of `to_dict`; fields that are left out have their defaults."""
         known = {spec.name for spec in fields(cls)}
         if unknown := sorted(set(data) - known):
-            close = suggestion(unknown[0], known)
-            raise OptionError(
-                f"a protocol has no field {unknown[0]!r}{close}; its fields are: {', '.join(sorted(known))}"
-            )
+            close, names = suggestion(unknown[0], known), ", ".join(sorted(known))
+            raise OptionError(f"a protocol has no field {unknown[0]!r}{close}; its fields are: {names}")
         try:
             return cls(**data)
         except (TypeError, ValueError) as error:
@@ -215,13 +210,7 @@ _NINETEEN = tuple(number / 20 for number in range(1, 20))
 _ERASER = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 _MARC = Protocol(
-    name="marc",
-    removal="pad",
-    levels=_NINETEEN,
-    label="gold",
-    ties="noise",
-    curve="mean",
-    selection="fitted",
+    name="marc", removal="pad", levels=_NINETEEN, label="gold", ties="noise", curve="mean", selection="fitted"
 )
 _AML = Protocol(
     name="aml",
@@ -262,14 +251,7 @@ PRESETS: dict[str, Protocol] = {
             only_correct=True,
             selection="best-threshold",
         ),
-        Protocol(
-            name="sequential-ig",
-            removal=DELETE,
-            levels=(0.2,),
-            count="floor",
-            empty="zero",
-            odds_removal="pad",
-        ),
+        Protocol(name="sequential-ig", removal=DELETE, levels=(0.2,), count="floor", empty="zero", odds_removal="pad"),
         Protocol(
             name="ferret",
             removal=DELETE,

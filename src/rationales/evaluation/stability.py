@@ -45,12 +45,9 @@ def agreement(runs: Mapping[str, Sequence[np.ndarray]], rule: str | Rule | Selec
     inputs = range(len(runs[names[0]]))
     pairs = list(combinations(names, 2))
 
-    def mean(
-        measure: Callable[[np.ndarray, np.ndarray], float], arrays: Mapping[str, Sequence[np.ndarray]]
-    ) -> np.ndarray:
-        return np.array(
-            [np.mean([measure(arrays[a][number], arrays[b][number]) for a, b in pairs]) for number in inputs]
-        )
+    def mean(measure: Callable[..., float], arrays: Mapping[str, Sequence[np.ndarray]]) -> np.ndarray:
+        """(inputs,): mean of the measure over all pairs of runs."""
+        return np.array([np.mean([measure(arrays[a][i], arrays[b][i]) for a, b in pairs]) for i in inputs])
 
     return Stability(names, mean(rank_correlation, runs), mean(selection_iou, selected))
 

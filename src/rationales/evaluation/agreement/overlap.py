@@ -51,10 +51,8 @@ def token_iou(gold: np.ndarray, selected: np.ndarray) -> float:
 
 def micro_f1(golds: Sequence[np.ndarray], selected: Sequence[np.ndarray]) -> float:
     """F1 of the units of all inputs pooled; the mean of `token_f1` weighted with |gold| + |selected|."""
-    sums = np.sum(
-        [_overlap(gold, input_selected) for gold, input_selected in zip(golds, selected, strict=True)], axis=0
-    )
-    hits, marked, selected_count = sums
+    overlaps = [_overlap(gold, input_selected) for gold, input_selected in zip(golds, selected, strict=True)]
+    hits, marked, selected_count = np.sum(overlaps, axis=0)
     return _ratio(2 * hits, marked + selected_count) if marked else math.nan
 
 
@@ -117,12 +115,9 @@ def best_threshold_iou(
     Negative scores become 0, the rest is divided by the input's largest; a unit is selected from the threshold on (Pham
     et al. 2022, section 5.2). The threshold is fitted to the marks it is judged by: a ceiling, not a forecast.
     """
-    ious = np.array(
-        [
-            [token_iou(gold, keeps >= threshold - 1e-12) for threshold in thresholds]
-            for gold, keeps in zip(golds, map(normalised, scores), strict=True)
-        ]
-    ).reshape(len(golds), len(thresholds))
+    pairs = list(zip(golds, map(normalised, scores), strict=True))
+    ious_of_inputs = [[token_iou(gold, keeps >= edge - 1e-12) for edge in thresholds] for gold, keeps in pairs]
+    ious = np.array(ious_of_inputs).reshape(len(golds), len(thresholds))
     defined = ~np.isnan(ious).any(1)
     if not defined.any():
         return math.nan, np.full(len(golds), np.nan)
@@ -190,6 +185,12 @@ def normalised(scores: np.ndarray) -> np.ndarray:
     positive = np.maximum(np.asarray(scores, dtype=np.float64), 0.0)
     largest = positive.max(initial=0.0)
     return positive / largest if largest > 0 else positive
+
+
+def as_keeps(scores: np.ndarray) -> np.ndarray:
+    """Scores in [0, 1]: as they are if they lie there, else the positive part over the input's largest."""
+    values = np.asarray(scores, dtype=np.float64)
+    return values if values.size and values.min() >= 0 and values.max() <= 1 else normalised(values)
 
 
 def runs(selected: np.ndarray) -> np.ndarray:

@@ -36,9 +36,8 @@ def marked_words(text: str, spans: Sequence[Extent], name: str = "the text") -> 
     edges = np.zeros(len(extents) + 1, dtype=np.int64)
     for start, end in spans:
         if not 0 <= start < end <= len(text):
-            raise InputError(
-                f"{name}: the span {start}..{end} lies outside of the text, which has {len(text)} characters"
-            )
+            length = len(text)
+            raise InputError(f"{name}: the span {start}..{end} lies outside of the text, which has {length} characters")
         first, last = np.searchsorted(ends, start, side="right"), np.searchsorted(begins, end, side="left")
         if first < last:
             edges[first] += 1
@@ -67,11 +66,8 @@ def word_scores(text: str, pair: str | None, units: Sequence[Unit], scores: np.n
         word_counts = last - first
         offset = np.arange(word_counts.sum()) - np.repeat(np.cumsum(word_counts) - word_counts, word_counts)
         word_index = np.repeat(first, word_counts) + offset
-        total = np.bincount(
-            word_index,
-            np.repeat(np.asarray(scores, dtype=np.float64)[unit_indices], word_counts),
-            minlength=len(extents),
-        )
+        unit_scores = np.asarray(scores, dtype=np.float64)[unit_indices]
+        total = np.bincount(word_index, np.repeat(unit_scores, word_counts), minlength=len(extents))
         count = np.bincount(word_index, minlength=len(extents))
         scores_of_texts.append(np.where(count > 0, total / np.maximum(count, 1), lowest))
     return np.concatenate(scores_of_texts)

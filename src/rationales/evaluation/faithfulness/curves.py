@@ -36,9 +36,8 @@ class FaithfulnessCurves:
 
     def comprehensiveness(self) -> np.ndarray:
         """(B,): p(input) - p(input without the rationale); higher is better (MaRC, Eq. 10)."""
-        return self._plain(
-            self._lost(self.removed), self.protocol.level, np.zeros_like(self.full), self.full - self.empty
-        )
+        lost, start, end = self._lost(self.removed), np.zeros_like(self.full), self.full - self.empty
+        return self._plain(lost, self.protocol.level, start, end)
 
     def aopc_sufficiency(self) -> np.ndarray:
         """(B,): sufficiency over all levels, by the protocol's normaliser."""
@@ -132,7 +131,6 @@ def concatenate_curves(pieces: Sequence[FaithfulnessCurves], order: np.ndarray |
                 values = np.pad(values, padding, mode=mode)
             arrays.append(values)
         concatenated: np.ndarray = np.concatenate(arrays)
-
         return concatenated if order is None else concatenated[order]
 
     names = ("target", "predicted", "gold", "full", "empty", "kept", "removed", "odds", "share", "counts")

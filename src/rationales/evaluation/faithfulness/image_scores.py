@@ -13,17 +13,14 @@ from rationales.models.model import Model
 def to_model_grid(scores: np.ndarray, model: Model) -> np.ndarray:
     """(h, w) at an image's own size -> (H, W) as the model reads it; 0 where the model sees padding.
 
-    Bilinear between the centres of pixels, averaged where the image is the larger one: the inverse of
-    `pictures.back`.
+    Bilinear between the centres of pixels, averaged where the image is larger: the inverse of `pictures.back`.
     """
     if not isinstance(model, ImageModel):
         raise OptionError(f"{model.name} reads no images")
     fit = model.fit
     rows, columns, top, left = fit.layout(*scores.shape)
-    down, across = (
-        _resize_weights(scores.shape[0], rows, top, fit.height),
-        _resize_weights(scores.shape[1], columns, left, fit.width),
-    )
+    down = _resize_weights(scores.shape[0], rows, top, fit.height)
+    across = _resize_weights(scores.shape[1], columns, left, fit.width)
     resized: np.ndarray = (down @ torch.from_numpy(np.asarray(scores, dtype=np.float64)) @ across.T).numpy()
     return resized
 

@@ -66,9 +66,7 @@ def select_levels(
     real: (B, N) bool where not all units of an input exist (a padded image); by default all do.
     """
     lengths = [len(values) for values in scores]
-    sort_device = (
-        torch.device("cpu") if torch.device(device).type == "mps" else torch.device(device)
-    )  # float64 is needed
+    sort_device = torch.device("cpu" if torch.device(device).type == "mps" else device)  # float64 is needed
     padded = np.zeros((len(scores), max(lengths)))
     for row, input_scores in enumerate(scores):
         padded[row, : len(input_scores)] = input_scores

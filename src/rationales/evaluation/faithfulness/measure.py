@@ -20,7 +20,7 @@ from rationales.evaluation.faithfulness.filling import Filler, load_filler
 from rationales.evaluation.faithfulness.image_scores import to_model_grid
 from rationales.evaluation.faithfulness.levels import LevelSelections, check_scores, select_levels
 from rationales.evaluation.faithfulness.removal import Variants, variant_probabilities
-from rationales.evaluation.protocols import Protocol, find_protocol
+from rationales.evaluation.protocols import FILL, Protocol, find_protocol
 from rationales.models.batch.randomness import content_key
 from rationales.models.image.model import EncodedImage
 from rationales.models.model import Model
@@ -63,7 +63,7 @@ def measure_faithfulness(
         raise OptionError(f"protocol {resolved.name} leaves out misclassified inputs; give gold, the right classes")
     gold_indices = [model.target(label) for label in gold_known] if gold_known is not None else [None] * len(inputs)
     target_indices = [model.target(label) for label in targets] if targets is not None else [None] * len(inputs)
-    masked_lm = _filler(filler, resolved)
+    masked_lm = required_filler(filler, resolved)
     order = np.argsort([len(values) for values in scores], kind="stable")  # short with short: `each` wastes no level
     pieces: list[FaithfulnessCurves] = []
     at_once = INPUTS_AT_ONCE.get(model.kind, DEFAULT_INPUTS_AT_ONCE)
@@ -115,16 +115,15 @@ def measure_rationales(
     return measure_faithfulness(model, inputs, scores, measured_targets, protocol, **options)
 
 
-def _filler(source: Any, protocol: Protocol) -> Filler | None:
-    needed = "fill" in (protocol.removal, protocol.odds_removal)
+def required_filler(source: Any, protocol: Protocol) -> Filler | None:
+    """The masked language model, where the protocol fills in removed words; by default the protocol's own."""
+    needed = FILL in (protocol.removal, protocol.odds_removal)
     return load_filler(source if source is not None else protocol.filler) if needed else None
 
 
 def _encoded(model: Model, inputs: Sequence[Any]) -> list[Any]:
-    return list(
-        inputs if all(hasattr(item, "source") for item in inputs)
-        else model.encode([model.read(item, None) for item in inputs])
-    )  # fmt: skip
+    encoded = all(hasattr(item, "source") for item in inputs)
+    return list(inputs if encoded else model.encode([model.read(item, None) for item in inputs]))
 
 
 def _measure(
@@ -147,17 +146,8 @@ def _measure(
         real = torch.stack([item.real.flatten() for item in encoded])
     keys = [_input_key(item, seed) for item in encoded]
     levels = select_levels(scores, protocol, keys, _device(model), real)
-    probabilities = variant_probabilities(
-        model,
-        encoded,
-        levels,
-        Variants.both_sides(levels),
-        removal=protocol.removal,
-        special=protocol.special,
-        retokenise=protocol.retokenise,
-        filler=masked_lm,
-        seed=seed,
-    )
+    variants = Variants.both_sides(levels)
+    probabilities = variant_probabilities(model, encoded, levels, variants, protocol, filler=masked_lm, seed=seed)
     _check_finite(probabilities, names)
     predicted = probabilities[0].mean(1).argmax(-1)
     requested = torch.tensor([-1 if item is None else item for item in targets], device=probabilities.device)
@@ -198,16 +188,10 @@ def _odds(
         measured_levels = replace(
             levels, count=levels.count[:, index : index + 1], counts=levels.counts[:, index : index + 1]
         )
+    variants = Variants.removed(measured_levels)
+    odds_protocol = replace(protocol, removal=protocol.odds_removal or protocol.removal)
     probabilities = variant_probabilities(
-        model,
-        encoded,
-        measured_levels,
-        Variants.removed(measured_levels),
-        removal=protocol.odds_removal or protocol.removal,
-        special=protocol.special,
-        retokenise=protocol.retokenise,
-        filler=masked_lm,
-        seed=seed,
+        model, encoded, measured_levels, variants, odds_protocol, filler=masked_lm, seed=seed
     )
     odds = _target_probabilities(probabilities, target)
     if measured_levels is levels:
@@ -246,12 +230,7 @@ def _input_key(encoded: Any, seed: int) -> int:
     source = encoded.source
     if isinstance(encoded, EncodedImage):
         return content_key(seed, source.pixels.tobytes())
-    return tie_key(seed, str(getattr(source, "text", getattr(source, "name", ""))), getattr(source, "pair", None))
-
-
-def tie_key(seed: int, text: str, pair: str | None) -> int:
-    """Random key that breaks the ties of a text."""
-    return content_key(seed, text, pair)
+    return content_key(seed, str(getattr(source, "text", getattr(source, "name", ""))), getattr(source, "pair", None))
 
 
 def _device(model: Any) -> torch.device:

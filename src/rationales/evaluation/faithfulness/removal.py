@@ -14,7 +14,7 @@ from rationales.errors import OptionError
 from rationales.evaluation.faithfulness.filling import Filler
 from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows, rewrite, token_rows
-from rationales.evaluation.protocols import DELETE, FILL, TOKENS
+from rationales.evaluation.protocols import DELETE, FILL, TOKENS, Protocol
 from rationales.models.batch import Batch
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
@@ -25,6 +25,8 @@ from rationales.rationale import Unit
 
 KEEPS_AT_ONCE = 2**26  # 256 MB of keeps; the batch limits the model's own memory
 ROWS_AT_ONCE = 2048  # of rewritten texts
+
+Rewriter = Callable[[Sequence[EncodedText], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]]  # inputs, kept units
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +78,22 @@ def variant_probabilities(
     encoded: Sequence[Any],
     levels: LevelSelections,
     variants: Variants,
+    protocol: Protocol,
     *,
-    removal: str | tuple[str, ...],
-    special: str = "keep",
-    retokenise: bool = False,
     filler: Filler | None = None,
     seed: int = 0,
 ) -> Tensor:
     """(K, B, views, classes): probabilities of every variant of every input, averaged over segments, not over views."""
+    removal, bare = protocol.removal, protocol.special == "remove"
     if removal not in (DELETE, FILL):
         removal_model = with_removal_baseline(model, removal)
-        inputs = (
-            encoded if special == "keep" else [with_special(item) for item in _check_texts(encoded, "special='remove'")]
-        )
+        inputs = [with_special(item) for item in _check_texts(encoded, "special='remove'")] if bare else encoded
         with removal_model.frozen(), torch.no_grad():
-            return _by_keeps(removal_model.batch(inputs, seed), levels, variants, special == "remove")
+            return _by_keeps(removal_model.batch(inputs, seed), levels, variants, bare)
     if not isinstance(model, TextModel):
         raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
-    return _by_texts(
-        model, _check_texts(encoded, removal), levels, variants, _rewriter(model, removal, special, retokenise, filler)
-    )
+    texts, rewriter = _check_texts(encoded, removal), _rewriter(model, protocol, filler)
+    return _by_texts(model, texts, levels, variants, rewriter)
 
 
 def _check_texts(encoded: Sequence[Any], option_text: str | tuple[str, ...]) -> list[EncodedText]:
@@ -146,16 +144,13 @@ def with_special(encoded: EncodedText) -> EncodedText:
     return EncodedText(encoded.source, (*encoded.units, Unit("", 0, 0)), tuple(extend_row(row) for row in encoded.rows))
 
 
-def _rewriter(
-    model: TextModel, removal: str | tuple[str, ...], special: str, retokenise: bool, filler: Filler | None
-) -> Callable[[Sequence[EncodedText], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]]:
-    """What makes rows of (input, kept units) pairs."""
-    bare = special == "remove"
-    if removal == DELETE and not retokenise:
+def _rewriter(model: TextModel, protocol: Protocol, filler: Filler | None) -> Rewriter:
+    bare = protocol.special == "remove"
+    if protocol.removal == DELETE and not protocol.retokenise:
         return lambda inputs, kept: [
             token_rows(encoded, chosen, model.filler, bare) for encoded, chosen in zip(inputs, kept, strict=True)
         ]
-    if removal == DELETE:
+    if protocol.removal == DELETE:
         return lambda inputs, kept: plain_rows(
             model, [rewrite(encoded, chosen) for encoded, chosen in zip(inputs, kept, strict=True)], bare
         )
@@ -165,11 +160,7 @@ def _rewriter(
 
 
 def _by_texts(
-    model: TextModel,
-    encoded: Sequence[EncodedText],
-    levels: LevelSelections,
-    variants: Variants,
-    rewrite: Callable[[Sequence[EncodedText], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]],
+    model: TextModel, encoded: Sequence[EncodedText], levels: LevelSelections, variants: Variants, rewrite: Rewriter
 ) -> Tensor:
     """Rewrite every different variant once, and pass many of them through the model together, packed by length."""
     variant_count = variants.count.shape[0]
@@ -192,7 +183,10 @@ def _by_texts(
         for group in _groups(jobs):
             changed = [job for job in group if not job.untouched]
             rows = iter(rewrite([job.input for job in changed], [job.kept for job in changed]))
-            encodings = [job.input if job.untouched else _plain(job.input, next(rows)) for job in group]
+            encodings = [
+                job.input if job.untouched else EncodedText(job.input.source, job.input.units[:1], next(rows))
+                for job in group
+            ]
             batch = model.batch(encodings)
             probabilities.append(batch.pool(batch.probabilities(batch.logits(batch.ones()))))
     return torch.cat(probabilities)[torch.from_numpy(job_index).to(device)]
@@ -209,7 +203,3 @@ def _groups(jobs: Sequence[Rewrite]) -> list[list[Rewrite]]:
         groups[-1].append(job)
         size += len(job.input.rows)
     return groups
-
-
-def _plain(encoded: EncodedText, rows: tuple[TokenRow, ...]) -> EncodedText:
-    return EncodedText(encoded.source, encoded.units[:1], rows)

@@ -32,9 +32,8 @@ def token_rows(encoded: EncodedText, kept: np.ndarray, filler: int, bare: bool) 
     rows = []
     for row in encoded.rows:
         owner = np.asarray(row.owner)
-        token_kept_of_unit = np.append(
-            kept[np.asarray(row.units, dtype=np.int64)], not bare
-        )  # the last for special tokens (-1)
+        # the last entry is for special tokens, whose owner is -1
+        token_kept_of_unit = np.append(kept[np.asarray(row.units, dtype=np.int64)], not bare)
         kept_tokens = np.flatnonzero(token_kept_of_unit[owner])
         ids = np.asarray(row.ids)[kept_tokens].tolist() or [filler]
         types = None if row.types is None else np.asarray(row.types)[kept_tokens].tolist() or [0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -93,10 +93,9 @@ def open_cache(source: str | os.PathLike[str] | Cache | None) -> Cache | None:
 
 def entry_key(model_fingerprint: str, input_fingerprint: str, method: Method, target: int, seed: int) -> str:
     """The name of an entry."""
-    settings = _json(asdict(method)) + method.trained_part_fingerprint()
-    return _digest(
-        model_fingerprint, input_fingerprint, method.name, settings, code_fingerprint(type(method)), target, seed
-    )
+    settings = json.dumps(asdict(method), sort_keys=True, default=repr) + method.trained_part_fingerprint()
+    code = code_fingerprint(type(method))
+    return _digest(model_fingerprint, input_fingerprint, method.name, settings, code, target, seed)
 
 
 def model_fingerprint(model: Model) -> str:
@@ -134,10 +133,6 @@ def input_fingerprint(encoded: Any) -> str:
 
 def _raw(tensor: torch.Tensor) -> bytes:
     return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-
-
-def _json(options: Mapping[str, Any]) -> str:
-    return json.dumps(options, sort_keys=True, default=repr)
 
 
 def _digest(*values: Any) -> str:

@@ -10,12 +10,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rationales.errors import InputError, OptionError
-from rationales.evaluation.agreement.overlap import best_threshold_iou, normalised, top
+from rationales.evaluation.agreement.overlap import as_keeps, best_threshold_iou, normalised, top
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves
 from rationales.evaluation.selection.fitted_share import COUNTED_SCORE, SHARES, Agreement, leave_one_out, share_curve
 from rationales.options import suggestion
@@ -67,9 +67,10 @@ class FixedSelection(SelectionRule):
         _ = self.rule  # checks the value
 
     @property
-    @abstractmethod
     def rule(self) -> Rule:
         """The rule that selects the units of each input."""
+        fields: dict[str, Any] = {self.name: self.value}
+        return Rule(**fields)
 
     def select(self, inputs: SelectionInputs) -> list[np.ndarray]:
         return [self.rule.select(scores) for scores in inputs.scores]
@@ -83,10 +84,6 @@ class FixedShare(FixedSelection):
     summary: ClassVar[str] = "the best share of the units, the same for every input"
     value: float = 0.2
 
-    @property
-    def rule(self) -> Rule:
-        return Rule(share=self.value)
-
 
 @dataclass(frozen=True)
 class FixedThreshold(FixedSelection):
@@ -95,10 +92,6 @@ class FixedThreshold(FixedSelection):
     name: ClassVar[str] = "threshold"
     summary: ClassVar[str] = "all units that score more than this, on the scale of the scores themselves"
     value: float = 0.5
-
-    @property
-    def rule(self) -> Rule:
-        return Rule(threshold=self.value)
 
 
 @dataclass(frozen=True)
@@ -183,12 +176,10 @@ class Fitted(SelectionRule):
     def select(self, inputs: SelectionInputs) -> list[np.ndarray]:
         gold = inputs.marks(self.name)
         self.check(gold)
-        marked_inputs = [number for number, marks in enumerate(gold) if marks is not None and marks.any()]
         x = np.array([float((normalised(scores) > COUNTED_SCORE).mean()) for scores in inputs.scores])
         y = np.full(len(x), np.nan)
-        for number in marked_inputs:
-            marks = gold[number]
-            if marks is not None:
+        for number, marks in enumerate(gold):
+            if marks is not None and marks.any():
                 curve = share_curve(inputs.metric, marks, inputs.scores[number], inputs.agreement)
                 y[number] = SHARES[int(np.argmax(curve))]
         share = leave_one_out(x, y)
@@ -248,11 +239,8 @@ class Gap(SelectionRule):
 
 
 FIXED_SELECTIONS: dict[str, type[FixedSelection]] = {rule.name: rule for rule in (FixedShare, FixedThreshold, FixedTop)}
-_RULES: tuple[type[SelectionRule], ...] = (
-    *(Fitted, GoldLength, GoldShare, BestThreshold),
-    *(Sufficient, KeepSum, Otsu, Gap),
-)
-SELECTIONS: dict[str, type[SelectionRule]] = {rule.name: rule for rule in _RULES} | FIXED_SELECTIONS
+_RULES = (Fitted, GoldLength, GoldShare, BestThreshold, Sufficient, KeepSum, Otsu, Gap)
+SELECTIONS: dict[str, type[SelectionRule]] = {**{rule.name: rule for rule in _RULES}, **FIXED_SELECTIONS}
 
 
 def find_selection(rule: str | Rule | SelectionRule) -> SelectionRule:
@@ -265,9 +253,8 @@ def find_selection(rule: str | Rule | SelectionRule) -> SelectionRule:
         return FIXED_SELECTIONS[name](number)
     name, _, text = rule.partition("=")
     if name not in SELECTIONS:
-        raise OptionError(
-            f"there is no selection {name!r}{suggestion(name, SELECTIONS)}; there are: {', '.join(SELECTIONS)}"
-        )
+        known = ", ".join(SELECTIONS)
+        raise OptionError(f"there is no selection {name!r}{suggestion(name, SELECTIONS)}; there are: {known}")
     if not text:
         return SELECTIONS[name]()
     try:
@@ -279,12 +266,6 @@ def find_selection(rule: str | Rule | SelectionRule) -> SelectionRule:
 def at_share(scores: np.ndarray, share: float) -> np.ndarray:
     """(n,) bool: the best ceil(share x n) units, equal scores from the left."""
     return Rule(share=share).select(np.asarray(scores, dtype=np.float64))
-
-
-def as_keeps(scores: np.ndarray) -> np.ndarray:
-    """Scores in [0, 1]: as they are if they lie there, else the positive part over the input's largest."""
-    values = np.asarray(scores, dtype=np.float64)
-    return values if len(values) and values.min() >= 0 and values.max() <= 1 else normalised(values)
 
 
 def _otsu(scores: np.ndarray) -> int:

@@ -19,6 +19,7 @@ _OLD_DEFAULTS = {"agreement_on": WHITESPACE_TOKENS}  # of saved tables whose pro
 _OLD_NAMES = {"least": "min_units"}  # fields of the protocol that were renamed
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
 _TABLE_COLUMNS = ("protocol", "selection", "model", "seed")
+_COPIED_FIELDS = ("selection", "model", "baseline", "seed")  # of a table, saved as they are
 
 
 def to_csv(table: Table) -> str:
@@ -33,14 +34,8 @@ def to_csv(table: Table) -> str:
         head = (*map(as_text_cell, (row.title, row.method, options)), _text(row.smooth))
         for name, cell in row.cells.items():
             estimate = cell.estimate
-            numbers = (
-                _text(estimate.mean),
-                _text(estimate.low),
-                _text(estimate.high),
-                estimate.n,
-                len(table.inputs),
-                _text(row.seconds),
-            )
+            interval = map(_text, (estimate.mean, estimate.low, estimate.high))
+            numbers = (*interval, estimate.n, len(table.inputs), _text(row.seconds))
             writer.writerow([*head, as_text_cell(name), *numbers, *tail])
     return buffer.getvalue()
 
@@ -63,10 +58,7 @@ def to_dict(table: Table) -> dict[str, Any]:
         "inputs": list(table.inputs),
         "protocol": None if table.protocol is None else table.protocol.to_dict(),
         "described": table.recipe if table.protocol is None else table.protocol.describe(),
-        "selection": table.selection,
-        "model": table.model,
-        "baseline": table.baseline,
-        "seed": table.seed,
+        **{name: getattr(table, name) for name in _COPIED_FIELDS},
         "versions": dict(table.versions),
         "remarks": list(table.remarks),
         "recipe": table.recipe,
@@ -85,10 +77,7 @@ def from_dict(data: Mapping[str, Any]) -> Table:
             metrics=tuple(data["metrics"]),
             inputs=tuple(data["inputs"]),
             protocol=None if data["protocol"] is None else _protocol_from_dict(data["protocol"]),
-            selection=data["selection"],
-            model=data["model"],
-            baseline=data["baseline"],
-            seed=data["seed"],
+            **{name: data[name] for name in _COPIED_FIELDS},
             versions=data["versions"],
             remarks=tuple(data.get("remarks", ())),
             recipe=data.get("recipe", ""),
@@ -128,23 +117,13 @@ def _row_to_dict(row: TableRow) -> dict[str, Any]:
 
 def _row_from_dict(data: Mapping[str, Any]) -> TableRow:
     cells = {
-        name: Cell(
-            tuple(_float(value) for value in cell["values"]), tuple(cell["weights"]) if "weights" in cell else None
-        )
+        name: Cell(tuple(map(_float, cell["values"])), tuple(cell["weights"]) if "weights" in cell else None)
         for name, cell in data["cells"].items()
     }
-    curves = {name: tuple(_float(value) for value in values) for name, values in data["curves"].items()}
-    return TableRow(
-        data["title"],
-        cells,
-        data["method"],
-        data["options"],
-        data["smooth"],
-        _float(data["seconds"]),
-        data["failures"],
-        curves,
-        _float(data.get("measuring")),
-    )
+    curves = {name: tuple(map(_float, values)) for name, values in data["curves"].items()}
+    copied = {name: data[name] for name in ("title", "method", "options", "smooth", "failures")}
+    seconds, measuring = _float(data["seconds"]), _float(data.get("measuring"))
+    return TableRow(**copied, cells=cells, curves=curves, seconds=seconds, measuring=measuring)
 
 
 def _number(value: float) -> float | None:

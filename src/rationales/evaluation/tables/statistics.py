@@ -82,18 +82,12 @@ def compare(
     n = int(both.sum())
     if n == 0:
         return Comparison(math.nan, math.nan, 0)
-    weight_pair = (
-        [np.ones(n)] * 2 if weights is None else [np.asarray(array, dtype=np.float64)[both] for array in weights]
-    )
-    weighted = [
-        np.asarray(array, dtype=np.float64)[both] * weight
-        for array, weight in zip((values, reference), weight_pair, strict=True)
-    ]
+    weight_pair = [np.ones(n)] * 2 if weights is None else [np.asarray(array, np.float64)[both] for array in weights]
+    pairs = zip((values, reference), weight_pair, strict=True)
+    weighted = [np.asarray(array, np.float64)[both] * weight for array, weight in pairs]
     # a flip takes (x + y)/2 + s (x - y)/2 with s = -1 instead of 1
-    middle, half = (
-        [(array + reference_sum).sum() / 2 for array, reference_sum in (weighted, weight_pair)],
-        [(a - b) / 2 for a, b in (weighted, weight_pair)],
-    )
+    middle = [(a + b).sum() / 2 for a, b in (weighted, weight_pair)]
+    half = [(a - b) / 2 for a, b in (weighted, weight_pair)]
 
     def difference(signs: np.ndarray) -> np.ndarray:
         """(flips, n) of -1 and 1 -> (flips,)."""

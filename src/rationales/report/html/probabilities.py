@@ -7,14 +7,7 @@ from collections.abc import Mapping
 
 from rationales.rationale import Rationale
 from rationales.report.html.marked_text import display_text, escape
-from rationales.report.wording import (
-    listed_labels,
-    percent,
-    predicted_label,
-    probability_rows,
-    runner_up,
-    unit_name,
-)
+from rationales.report.wording import listed_labels, percent, predicted_label, probability_rows, runner_up, unit_name
 
 STALE = "These probabilities belong to the method’s selection, not to the one that the slider shows."
 
