@@ -133,10 +133,10 @@ class TestWhatIsAsked:
         }
 
     def test_options_of_the_method_are_json_where_they_can_be(self, run: Run, requests: dict[str, Any]) -> None:
-        settings = ["steps=50", "rate=0.5", "stop=paper", 'kernel="sigma"']
+        settings = ["steps=50", "learning_rate=0.5", "stop=paper", 'kernel="sigma"']
         arguments = [item for setting in settings for item in ("--set", setting)]
         run("explain", "a", "--method", "marc", "--seed", "3", *arguments)
-        assert requests["explain"]["options"] == {"steps": 50, "rate": 0.5, "stop": "paper", "kernel": "sigma"}
+        assert requests["explain"]["options"] == {"steps": 50, "learning_rate": 0.5, "stop": "paper", "kernel": "sigma"}
         assert requests["explain"]["method"] == "marc"
         assert requests["explain"]["seed"] == 3
 

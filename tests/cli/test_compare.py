@@ -21,7 +21,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setitem(
         vars(rationales),
         "load",
-        lambda source=None, **options: plain(*known_model()) if source is None else plain(source),
+        lambda source=None, **options: plain(*known_model()) if source in (None, "embedded") else plain(source),
     )
     return tmp_path
 

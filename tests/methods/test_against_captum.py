@@ -52,7 +52,7 @@ def pixels_of(attribution, reduce):
 
 def over_baselines(batch, attribute):
     """What `attribute(pixels, baseline, target)` gives for each row, the baselines in order."""
-    rows = zip(batch.empty.chunk(batch.views), strict=True)
+    rows = zip(batch.baseline_pixels.chunk(batch.views), strict=True)
     return torch.cat([attribute(batch.pixels.clone(), empty, TARGET) for (empty,) in rows])
 
 

@@ -90,10 +90,10 @@ class TestWindows:
 
     @given(cases(share=4))
     def test_no_window_is_short(self, case):
-        """Rounding to whole units does not add up from window to window: all fill at least a quarter."""
+        """Rounding to whole units does not add up from window to window: all fill a quarter, up to a token."""
         lengths, capacity, _ = case
         sizes = [sum(lengths[window.first : window.last]) for window in windows(*case)]
-        assert min(sizes) >= min(sum(lengths), capacity) / 4
+        assert min(sizes) >= min(sum(lengths), capacity) / 4 - 1
 
     def test_a_unit_longer_than_a_window_is_an_error_and_not_a_loop(self):
         with pytest.raises(ValueError, match="9 tokens in windows of 8"):
