@@ -85,8 +85,5 @@ class Marc(MaskSettings, Method):
         if not unmet and result.movement[number] <= STEADY_MOVEMENT:
             return []
         return [
-            Note(
-                "not-converged",
-                f"the mask was still moving after {self.steps} steps; raise steps (now {self.steps})",
-            )
+            Note("not-converged", f"the mask was still moving after {self.steps} steps; raise steps (now {self.steps})")
         ]

@@ -235,7 +235,7 @@ class TestUnits:
         sound, spectrogram = quick(line(), SOUNDS[0]), quick(grid(), SOUNDS[0])
         with pytest.raises(OptionError, match=r"a sound has times, not spans of words"):
             sound.spans()
-        with pytest.raises(OptionError, match="a sound has times; regions are for pictures"):
+        with pytest.raises(OptionError, match="a sound has times; regions are for images"):
             sound.regions()
         spectrogram.regions()
         assert "of the array" in repr(sound)

@@ -275,6 +275,10 @@ class Batch(ABC):
                 variants = max(1, self.budget // (weight * max(size) * len(group)))
                 yield Block(torch.tensor(chosen, device=self.device), network_view, size, variants)
 
+    def rows_of(self, inputs: Sequence[int]) -> Tensor:
+        """The indices of the rows of these inputs."""
+        return torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
+
     def class_logits(self, piece: Piece, outputs: Tensor) -> Tensor:
         """(R, outputs) of the model -> (R, classes) on the batch's device, contrasted if the batch is."""
         outputs = outputs.to(device=self.device, dtype=self.dtype)

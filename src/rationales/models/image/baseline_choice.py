@@ -121,8 +121,7 @@ def _choice(information: Sequence[float], remaining: Sequence[float], fits: Sequ
     """The least informative first; among equals, the one that leaves least of the decision."""
     order = sorted(range(len(information)), key=lambda i: (round(information[i], DIGITS), round(remaining[i], DIGITS)))
     return BaselineChoice(
-        tuple((CANDIDATES[i], information[i]) for i in order),
-        tuple(CANDIDATES[i] for i in order if fits[i]),
+        tuple((CANDIDATES[i], information[i]) for i in order), tuple(CANDIDATES[i] for i in order if fits[i])
     )
 
 

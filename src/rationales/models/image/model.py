@@ -139,8 +139,8 @@ class ImageModel(ModelDisplay):
             budget=max(1, available_bytes(device) // self._bytes_per_row(pixels[:1])),
             grid=(height, width),
             module=self.module,
-            pixels=pixels,
-            baseline_pixels=torch.stack(baseline_pixels).to(device=device, dtype=dtype),
+            values=pixels,
+            baseline_values=torch.stack(baseline_pixels).to(device=device, dtype=dtype),
         )
 
     def _baseline_names(self, encoded: Sequence[EncodedImage]) -> list[tuple[str, ...]]:
