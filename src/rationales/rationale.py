@@ -19,20 +19,8 @@ from rationales.rendering import render
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Curve",
-    "Frames",
-    "Grid",
-    "Note",
-    "Rationale",
-    "Region",
-    "Rule",
-    "Span",
-    "Spectrogram",
-    "Stretch",
-    "Unit",
-    "by_label",
-]
+__all__ = ["Curve", "Frames", "Grid", "Note", "Rationale", "Region", "Rule", "Span", "Spectrogram", "Stretch", "Unit"]
+__all__ += ["by_label"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from families import tiny
-from methods.maskers import batch_of
+from methods.maskers import text_batch
 
 import rationales
 from rationales.models.text.fingerprint import fingerprint
@@ -23,7 +23,7 @@ class Wrapped(torch.nn.Module):
 
 
 def fingerprint_of(module, tokenizer, **options):
-    return fingerprint(batch_of(rationales.load(module, tokenizer, **options), ["a soup"]))
+    return fingerprint(text_batch(rationales.load(module, tokenizer, **options), ["a soup"]))
 
 
 def test_the_same_model_has_the_same():

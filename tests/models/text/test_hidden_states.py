@@ -6,7 +6,7 @@ import pytest
 import torch
 from families import FAMILIES, tiny
 from methods.keyword import keyword_model
-from methods.maskers import batch_of
+from methods.maskers import text_batch
 
 import rationales
 from rationales.models.text.hidden_states import hidden_states
@@ -16,7 +16,7 @@ TEXTS = ["The bread wasn't bad at all!", "Dull soup"]
 
 def recorded_states(model):
     with model.frozen():
-        batch = batch_of(model, TEXTS)
+        batch = text_batch(model, TEXTS)
         (block,) = batch.blocks(batch.masks)
         return batch, block, hidden_states(batch, block)
 

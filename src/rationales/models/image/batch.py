@@ -38,7 +38,7 @@ class ImageBatch(ValueBatch):
         """(R, n) -> (R, 1, H, W)."""
         return units.view(-1, 1, *self.values.shape[2:])
 
-    def scaled_noise(self, values: Tensor, row: Tensor, noise: Noise) -> Tensor:  # noqa: ARG002  # rows have one size
+    def scaled_noise(self, values: Tensor, row: Tensor, noise: Noise) -> Tensor:  # rows have one size
         size = values.square().mean((1, 2, 3), keepdim=True).sqrt()
         return noise.scale * size * normal(noise.key, values.shape[1:], values.dtype)
 
