@@ -249,19 +249,9 @@ def _score(
     thresholds = [selection_curves.curve_thresholds(values.numpy()) for values in scores] if request.curve else []
     curve = selection_curves.curve_probabilities(batch, scores, thresholds) if request.curve else None
     _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
-    return _Scored(
-        target,
-        scores,
-        rules,
-        by_rule,
-        selected,
-        probabilities,
-        thresholds,
-        curve,
-        attribution.steps or [0] * batch.inputs,
-        attribution.stop or [""] * batch.inputs,
-        attribution.notes or [[] for _ in range(batch.inputs)],
-    )
+    steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
+    notes = attribution.notes or [[] for _ in range(batch.inputs)]
+    return _Scored(target, scores, rules, by_rule, selected, probabilities, thresholds, curve, steps, stop, notes)
 
 
 def _describe(
