@@ -65,26 +65,9 @@ _RENDERERS = {  # output of a result -> the function that renders it; see ration
     "comparison-text": ("rationales.report.terminal.comparison", "plain_comparison"),
 }
 
-__all__ = [
-    "Attribution",
-    "Batch",
-    "Example",
-    "Method",
-    "Rationale",
-    "RationalesError",
-    "Table",
-    "__version__",
-    "compare",
-    "dry_run",
-    "evaluate",
-    "explain",
-    "list_methods",
-    "list_metrics",
-    "list_models",
-    "load",
-    "page",
-    "read_data",
-]
+__all__ = ["Attribution", "Batch", "Example", "Method", "Rationale", "RationalesError", "Table", "__version__"]
+__all__ += ["compare", "dry_run", "evaluate", "explain", "list_methods", "list_metrics", "list_models", "load", "page"]
+__all__ += ["read_data"]
 
 
 def __getattr__(name: str) -> Any:

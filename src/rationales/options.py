@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 from rationales.errors import OptionError
@@ -47,3 +47,15 @@ def check_option(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> 
         raise OptionError(f"option {name} takes a value of type {kind}, not {value!r}")
     if choices and value not in choices:
         raise OptionError(f"option {name} is one of {', '.join(choices)}, not {value!r}")
+
+
+def check_settings(settings: Any, positive: Iterable[str] = (), non_negative: Iterable[str] = ()) -> None:
+    """Check every field of a dataclass by its type and choices, and these fields by their sign."""
+    for spec in fields(settings):
+        check_option(spec.name, getattr(settings, spec.name), str(spec.type), spec.metadata.get("choices") or ())
+    for name in positive:
+        if getattr(settings, name) <= 0:
+            raise OptionError(f"{name} must be greater than 0, not {getattr(settings, name)}")
+    for name in non_negative:
+        if getattr(settings, name) < 0:
+            raise OptionError(f"{name} must not be negative, but is {getattr(settings, name)}")

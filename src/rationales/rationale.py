@@ -19,20 +19,8 @@ from rationales.rendering import render
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Curve",
-    "Frames",
-    "Grid",
-    "Note",
-    "Rationale",
-    "Region",
-    "Rule",
-    "Span",
-    "Spectrogram",
-    "Stretch",
-    "Unit",
-    "by_label",
-]
+__all__ = ["Curve", "Frames", "Grid", "Note", "Rationale", "Region", "Rule", "Span", "Spectrogram", "Stretch", "Unit"]
+__all__ += ["by_label"]
 
 
 @dataclass(frozen=True)
@@ -137,16 +125,11 @@ class Rationale:
             end = units.duration
         else:
             raise OptionError("times are for sounds; a text has spans(), an image regions()")
-        return [
-            Stretch(
-                round(first * units.seconds, 6),
-                round(min((last + 1) * units.seconds, end), 6),
-                float(scores[first : last + 1].mean()),
-                first,
-                last,
-            )
-            for first, last in _runs(selected)
-        ]
+        stretches = []
+        for first, last in _runs(selected):
+            start, stop = round(first * units.seconds, 6), round(min((last + 1) * units.seconds, end), 6)
+            stretches.append(Stretch(start, stop, float(scores[first : last + 1].mean()), first, last))
+        return stretches
 
     def regions(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None

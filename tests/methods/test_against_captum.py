@@ -32,7 +32,7 @@ def pictures(module=None, dtype=torch.float64, baselines=("black", "mean")):
     """A network, its pictures in one batch, and the pixels themselves."""
     model = model_of((module or network()).to(dtype), baselines=baselines)
     batch = model.batch(model.encode([model.read(picture, None) for picture in PICTURES]))
-    return model, batch, batch.pixels.clone()
+    return model, batch, batch.values.clone()
 
 
 def plain(module, activation=nn.ReLU):
@@ -52,8 +52,8 @@ def pixels_of(attribution, reduce):
 
 def over_baselines(batch, attribute):
     """What `attribute(pixels, baseline, target)` gives for each row, the baselines in order."""
-    rows = zip(batch.baseline_pixels.chunk(batch.views), strict=True)
-    return torch.cat([attribute(batch.pixels.clone(), empty, TARGET) for (empty,) in rows])
+    rows = zip(batch.baseline_values.chunk(batch.views), strict=True)
+    return torch.cat([attribute(batch.values.clone(), empty, TARGET) for (empty,) in rows])
 
 
 class TestPixels:

@@ -79,9 +79,7 @@ def _separable(w: Tensor, spread: Tensor, cell: int, size: tuple[int, int]) -> T
         square = (centre[:, None] - torch.arange(pixels, device=w.device, dtype=w.dtype)).square()  # (H or W, pixels)
         square = square[:, None] if axis == 0 else square[None, :]
         square = square.expand(w.shape[1], w.shape[2], pixels).reshape(-1, pixels)  # (cells, pixels)
-        sides.append(
-            (exponent * square).clamp(min=TINY / 2).exp()
-        )  # (M, cells, pixels); their products stay above exp(TINY)
+        sides.append((exponent * square).clamp(min=TINY / 2).exp())  # (M, cells, pixels); products are above exp(TINY)
     return (w.flatten(1)[..., None] * sides[0]).transpose(1, 2) @ sides[1]
 
 
@@ -128,8 +126,7 @@ class _Field(torch.autograd.Function):
         ctx.save_for_backward(w, sigma)
         ctx.shape = shape
         spread = sigma**shape.power
-        kernel = _kernel(w)
-        return kernel.forward(w, -1 / spread, shape.radii(spread), shape.cell, shape.size)
+        return _kernel(w).forward(w, -1 / spread, shape.radii(spread), shape.cell, shape.size)
 
     @staticmethod
     @once_differentiable

@@ -68,12 +68,9 @@ def edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tenso
     deviation = variance.sqrt().clamp(min=MIN_DEVIATION)
     tau = softness * deviation
     margin = tau * torch.logit(level).abs().add(1)
-    low = torch.full_like(mean, torch.inf).scatter_reduce(
-        0, group, torch.where(real, values, torch.inf).amin(1), "amin"
-    )
-    high = torch.full_like(mean, -torch.inf).scatter_reduce(
-        0, group, torch.where(real, values, -torch.inf).amax(1), "amax"
-    )
+    lowest, highest = torch.where(real, values, torch.inf).amin(1), torch.where(real, values, -torch.inf).amax(1)
+    low = torch.full_like(mean, torch.inf).scatter_reduce(0, group, lowest, "amin")
+    high = torch.full_like(mean, -torch.inf).scatter_reduce(0, group, highest, "amax")
     return _crossing(real_values, batch, level, 1 / tau, low - margin, high + margin), deviation
 
 

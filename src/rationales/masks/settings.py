@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from rationales.errors import OptionError
-from rationales.options import check_option, option
+from rationales.options import check_settings, option
 
 CELLS = 14  # along the longer side of a grid, where `cell` is 0
 NON_NEGATIVE = (  # options that may be 0: the term is left out, or the value is chosen automatically
@@ -87,14 +87,7 @@ class MaskSettings:
     flip_share: float = option(0.05, "share of keeps set to 0, and again to 1, in every step; 0 leaves it out")
 
     def __post_init__(self) -> None:
-        for spec in fields(self):
-            check_option(spec.name, getattr(self, spec.name), str(spec.type), spec.metadata.get("choices") or ())
-        for name in POSITIVE:
-            if getattr(self, name) <= 0:
-                raise OptionError(f"{name} must be greater than 0, not {getattr(self, name)}")
-        for name in NON_NEGATIVE:
-            if getattr(self, name) < 0:
-                raise OptionError(f"{name} must not be negative, but is {getattr(self, name)}")
+        check_settings(self, POSITIVE, NON_NEGATIVE)
         if self.mask_weight == 0 and self.level_weight == 0:
             raise OptionError("mask_weight and level_weight must not both be 0: there would be nothing to optimise")
         for name, limit in (("indicative", 1.0), ("flip_share", 0.5), ("complement_floor", 1.0)):
@@ -113,74 +106,25 @@ class MaskSettings:
 
 
 DEFAULT = MaskSettings()
+_UNSHAPED = replace(DEFAULT, anchor=0.0, halo=0.0, shrink=0.0, closing=0)
 # Every word by itself at any length: the words that decide, not what people would mark around them (docs/marc.md).
-WORDS = replace(DEFAULT, field="free", anchor=0.0, halo=0.0, shrink=0.0, closing=0)
+WORDS = replace(_UNSHAPED, field="free")
 # One mask, whose size the sparsity term decides, from a uniform start, as in the paper.
-ONE_MASK = replace(
-    DEFAULT,
-    steps=80,
-    stop="plateau",
-    learning_rate=0.1,
-    mask_weight=1.0,
-    level_weight=0.0,
-    level_form="log",
-    softness=0.3,
-    initial_w=1.2,
-    initial_sigma=2.0,
-    warmup_steps=0,
-    anchor=0.0,
-    halo=0.0,
-    shrink=0.0,
-    closing=0,
-)
+_MASK_LOSS = replace(_UNSHAPED, mask_weight=1.0, level_weight=0.0, level_form="log", softness=0.3, warmup_steps=0)
+ONE_MASK = replace(_MASK_LOSS, steps=80, stop="plateau", learning_rate=0.1, initial_w=1.2, initial_sigma=2.0)
 # Appendix A.1; where the appendix is silent, as in the published results.
-PAPER = replace(
-    ONE_MASK,
-    steps=900,
-    stop="paper",
-    learning_rate=0.03,
-    schedule="constant",
-    max_sigma_share=0.0,
-    complement_floor=0.0,
-    precision="full",
-)
+_PUBLISHED = replace(ONE_MASK, max_sigma_share=0.0, complement_floor=0.0, precision="full")
+PAPER = replace(_PUBLISHED, steps=900, stop="paper", learning_rate=0.03, schedule="constant")
 # Appendix A.2; the baselines that go with it are black, white and mean, for `vit` blur-20.
-RESNET = replace(
-    PAPER,
-    steps=7500,
-    stop="paper-images",
-    weight_decay=0.0,
-    initial_w=0.5,
-    initial_sigma=1.2,
-    min_sigma=0.6,
-    kernel="sigma",
-    indicative=0.1,
-    sparsity=0.6,
-    neighbour_weight=10.0,
-    noise=0.0,
-    flip_share=0.0,
-)
+_A2 = replace(PAPER, steps=7500, stop="paper-images", weight_decay=0.0, noise=0.0, flip_share=0.0, kernel="sigma")
+_A2_FIELD = replace(_A2, initial_w=0.5, initial_sigma=1.2, min_sigma=0.6)
+RESNET = replace(_A2_FIELD, indicative=0.1, sparsity=0.6, neighbour_weight=10.0)
 VIT = replace(RESNET, indicative=0.0, sparsity=0.25)
 # Few steps need few parameters: one w and sigma for a cell of 16 x 16 pixels in 224, started from the gradients
 # of the first steps; the loss at drawn sizes beside that of the mask itself; one baseline per step (docs/images.md).
-IMAGE = replace(
-    RESNET,
-    steps=120,
-    stop="steps",
-    learning_rate=0.2,
-    schedule="cosine",
-    cell=0,
-    initial_w=0.0,
-    initial_sigma=0.0,
-    sparsity=1.0,
-    neighbour_weight=0.0,
-    views="turn",
-    mask_weight=0.3,
-    level_weight=1.0,
-    softness=0.1,
-    warmup_steps=24,
-    precision="auto",
-)
+_CELLS = replace(RESNET, cell=0, initial_w=0.0, initial_sigma=0.0, warmup_steps=24, views="turn", precision="auto")
+_FEW_STEPS = replace(_CELLS, steps=120, stop="steps", learning_rate=0.2, schedule="cosine")
+IMAGE = replace(_FEW_STEPS, sparsity=1.0, neighbour_weight=0.0, mask_weight=0.3, level_weight=1.0, softness=0.1)
 # A frame is a unit of a line, as a word is; a spectrogram is a grid of time and frequency. Both are tested on a known
 # cause (tests/models/test_audio.py) and not tuned further.
 AUDIO = replace(ONE_MASK, complement_floor=0.0, initial_sigma=3.0, noise=0.0)

@@ -190,12 +190,9 @@ class _LossQuery:
         if not any(counts):
             return losses
         batch = self.batch
-        keep = torch.stack(
-            [
-                batch.spread([torch.from_numpy(tried[min(number, len(tried) - 1)]) for tried in selections]) > 0.5
-                for number in range(max(counts))
-            ]
-        )  # (k, S, n)
+        # each input's last selection stands in for the ones it lacks
+        by_number = [[tried[min(number, len(tried) - 1)] for tried in selections] for number in range(max(counts))]
+        keep = torch.stack([batch.spread(list(map(torch.from_numpy, tried))) > 0.5 for tried in by_number])  # (k, S, n)
         keeps = torch.stack([keep, ~keep & batch.rows.real], 1).flatten(0, 1)  # each followed by its complement
         count = 2 * torch.tensor(counts, device=batch.device)[batch.rows.input]
         probabilities = outputs_under_keeps(

@@ -27,21 +27,9 @@ from rationales.options import suggestion
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
-        Marc,
-        MarcInstant,
-        Saliency,
-        InputXGradient,
-        IntegratedGradients,
-        GradientShap,
-        SmoothGrad,
-        DeepLift,
-        GuidedBackpropagation,
-        GradCam,
-        Occlusion,
-        Lime,
-        KernelShap,
-        ShapleySampling,
-        Random,
+        *(Marc, MarcInstant),
+        *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
+        *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Random),
     )
 }
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -13,7 +12,7 @@ from rationales.masks.optimize import MaskResult, fast_precision, optimize
 from rationales.masks.postprocess import final_scores
 from rationales.masks.settings import PRESETS, MaskSettings
 from rationales.masks.sharpen import sharpen
-from rationales.methods.method import Attribution, Method, Progress
+from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.models.batch import Batch
 from rationales.rationale import Note, Rule
 
@@ -31,7 +30,7 @@ class Marc(MaskSettings, Method):
     summary: ClassVar[str] = "optimises a mask: sufficient, comprehensive, sparse and connected"
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(threshold=threshold) for threshold in (0.5, 0.4, 0.3, 0.2, 0.1))
-    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    presets: ClassVar[Presets] = {
         kind: {name: asdict(settings) for name, settings in named.items()} for kind, named in PRESETS.items()
     }
 
@@ -85,8 +84,5 @@ class Marc(MaskSettings, Method):
         if not unmet and result.movement[number] <= STEADY_MOVEMENT:
             return []
         return [
-            Note(
-                "not-converged",
-                f"the mask was still moving after {self.steps} steps; raise steps (now {self.steps})",
-            )
+            Note("not-converged", f"the mask was still moving after {self.steps} steps; raise steps (now {self.steps})")
         ]

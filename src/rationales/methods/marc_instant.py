@@ -22,7 +22,7 @@ from rationales.models.batch import Batch
 from rationales.models.batch.queries import check_gradients
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
-from rationales.options import check_option, option
+from rationales.options import check_settings, option
 from rationales.rationale import Note, Rule
 
 
@@ -40,12 +40,7 @@ class MarcInstant(Method):
     learning_rate: float = option(0.1, "learning rate of these steps; it falls to 0")
 
     def __post_init__(self) -> None:
-        for name, kind in (("masker", "str"), ("refine", "int"), ("learning_rate", "float")):
-            check_option(name, getattr(self, name), kind, ())
-        if self.refine < 0:
-            raise OptionError(f"refine must not be negative, but is {self.refine}")
-        if self.learning_rate <= 0:
-            raise OptionError(f"learning_rate must be greater than 0, not {self.learning_rate}")
+        check_settings(self, ("learning_rate",), ("refine",))
 
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of the masker's file, so that another file of the same name is another method."""

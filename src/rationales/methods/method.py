@@ -15,6 +15,7 @@ from rationales.options import check_option, suggestion
 from rationales.rationale import Note, Rule
 
 Progress = Callable[[float], None]
+Presets = Mapping[str, Mapping[str, Mapping[str, Any]]]  # kind of input -> name -> options
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Method(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
     # selection of the rationale: the first of these rules whose units alone suffice, else the best one
-    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}  # kind of input -> name -> options
+    presets: ClassVar[Presets] = {}
 
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of a trained file that the scores depend on besides the options; empty if there is none."""

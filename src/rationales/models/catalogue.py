@@ -47,11 +47,8 @@ def list_models() -> list[ModelInfo]:
     from rationales.models.audio.silero import silero_weights
     from rationales.models.image.efficientnet import lite_weights
 
-    locations = {name: entry.where() for name, entry in CATALOGUE.items()}
-    texts = [
-        ModelInfo(name, CATALOGUE[name].summary, location is not None, location or "")
-        for name, location in locations.items()
-    ]
+    entries = [(entry, entry.where()) for entry in CATALOGUE.values()]
+    texts = [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in entries]
     weights = {IMAGE_MODEL: lite_weights(0), AUDIO_MODEL: silero_weights()}
     summaries = {
         IMAGE_MODEL: "1,000 kinds of objects in photographs; EfficientNet-Lite0, for --image (the extra `images`)",
@@ -108,12 +105,9 @@ def load_with_transformers() -> nn.Module:
     import torch
     import transformers
 
-    with quiet_transformers():
-        module: nn.Module = transformers.AutoModelForSequenceClassification.from_pretrained(
-            _HERE / "embedded",
-            use_safetensors=True,
-            dtype=torch.float32,  # stored in half precision to be small
-        )
+    loader = transformers.AutoModelForSequenceClassification
+    with quiet_transformers():  # single precision; stored in half precision to be small
+        module: nn.Module = loader.from_pretrained(_HERE / "embedded", use_safetensors=True, dtype=torch.float32)
     return module
 
 
@@ -155,20 +149,9 @@ def _open_reviews(_device: str) -> tuple[nn.Module, Any]:
         return module, transformers.AutoTokenizer.from_pretrained(folder)
 
 
+_EMBEDDED_SUMMARY = "sentiment of English reviews and sentences; a small BERT of our own (the default)"
+_REVIEWS_SUMMARY = "sentiment of English film reviews; MiniLM-L6 with a low-rank delta, for experiments"
 CATALOGUE = {
-    entry.name: entry
-    for entry in (
-        CatalogueEntry(
-            EMBEDDED,
-            "sentiment of English reviews and sentences; a small BERT of our own (the default)",
-            _embedded_where,
-            _open_embedded,
-        ),
-        CatalogueEntry(
-            "minilm-reviews",
-            "sentiment of English film reviews; MiniLM-L6 with a low-rank delta, for experiments",
-            _reviews_where,
-            _open_reviews,
-        ),
-    )
+    EMBEDDED: CatalogueEntry(EMBEDDED, _EMBEDDED_SUMMARY, _embedded_where, _open_embedded),
+    "minilm-reviews": CatalogueEntry("minilm-reviews", _REVIEWS_SUMMARY, _reviews_where, _open_reviews),
 }

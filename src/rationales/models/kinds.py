@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rationales.errors import OptionError
@@ -96,73 +97,31 @@ def _is_image(request: LoadRequest) -> bool:
     return isinstance(request.source, nn.Module) and callable(request.preprocessor) and not is_tokenizer
 
 
-def _load_audio(request: LoadRequest) -> Any:
-    from rationales.models.audio.loading import load_audio
+def _loader(module: str, function: str, *options: str) -> Callable[[LoadRequest], Any]:
+    """Loads a model by a function that is imported when it is called, with these fields of the request."""
 
-    return load_audio(
-        request.source,
-        request.preprocessor,
-        device=request.device,
-        baseline=request.baseline,
-        labels=request.labels,
-        sample_rate=request.sample_rate,
-        frame=request.frame,
-        segment=request.segment,
-        trust_remote_code=request.trust_remote_code,
-    )
+    def load(request: LoadRequest) -> Any:
+        settings = {name: getattr(request, name) for name in ("device", "baseline", "trust_remote_code", *options)}
+        return getattr(importlib.import_module(module), function)(request.source, request.preprocessor, **settings)
+
+    return load
 
 
-def _load_image(request: LoadRequest) -> Any:
-    from rationales.models.image.loading import load_image
-
-    return load_image(
-        request.source,
-        request.preprocessor,
-        device=request.device,
-        baseline=request.baseline,
-        labels=request.labels,
-        fit=request.fit,
-        trust_remote_code=request.trust_remote_code,
-    )
-
-
-def _load_text(request: LoadRequest) -> Any:
-    from rationales.models.text.loading import load_text
-
-    return load_text(
-        request.source,
-        request.preprocessor,
-        device=request.device,
-        unit=request.unit,
-        baseline=request.baseline,
-        segment=request.segment,
-        overlap=request.overlap,
-        trust_remote_code=request.trust_remote_code,
-    )
-
-
+_AUDIO = Kind(
+    name="audio",
+    noun="sound",
+    units="frames",
+    inputs_at_once=64,
+    suggested_baselines="silence, noise, blur-20",
+    default_model=AUDIO_MODEL,
+    recognise=_is_audio,
+    load=_loader("rationales.models.audio.loading", "load_audio", "labels", "sample_rate", "frame", "segment"),
+)
 # In the order in which they are tried: text is last and takes everything else.
 KINDS = (
-    Kind(
-        name="audio",
-        noun="sound",
-        units="frames",
-        inputs_at_once=64,
-        suggested_baselines="silence, noise, blur-20",
-        default_model=AUDIO_MODEL,
-        recognise=_is_audio,
-        load=_load_audio,
-    ),
-    Kind(  # loaded as `audio`; the model is of this kind if its front end returns spectrograms
-        name="spectrogram",
-        noun="sound",
-        units="bins",
-        inputs_at_once=16,
-        suggested_baselines="silence, noise, blur-20",
-        default_model=AUDIO_MODEL,
-        recognise=_is_audio,
-        load=_load_audio,
-    ),
+    _AUDIO,
+    # loaded as `audio`; the model is of this kind if its front end returns spectrograms
+    replace(_AUDIO, name="spectrogram", units="bins", inputs_at_once=16),
     Kind(
         name="image",
         noun="image",
@@ -171,7 +130,7 @@ KINDS = (
         suggested_baselines="black, white, mean, blur-20, noise",
         default_model=IMAGE_MODEL,
         recognise=_is_image,
-        load=_load_image,
+        load=_loader("rationales.models.image.loading", "load_image", "labels", "fit"),
     ),
     Kind(
         name="text",
@@ -181,7 +140,7 @@ KINDS = (
         suggested_baselines="mask, unk, zero, mean",
         default_model=EMBEDDED,
         recognise=lambda _request: True,
-        load=_load_text,
+        load=_loader("rationales.models.text.loading", "load_text", "unit", "segment", "overlap"),
     ),
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}

@@ -40,9 +40,8 @@ def label_index(labels: Sequence[str], label: str | int | None) -> int | None:
             return lowered.index(label.lower())
         if label.isdecimal() and int(label) < len(labels):
             return int(label)
-    known = ", ".join(labels[:LISTED_LABELS]) + (
-        f" and {len(labels) - LISTED_LABELS} more" if len(labels) > LISTED_LABELS else ""
-    )
+    beyond = f" and {len(labels) - LISTED_LABELS} more" if len(labels) > LISTED_LABELS else ""
+    known = ", ".join(labels[:LISTED_LABELS]) + beyond
     raise OptionError(f"the model has no label {label!r}{_suggestion(labels, label)}; its labels are: {known}")
 
 

@@ -37,9 +37,8 @@ def selection_notes(selection: SelectionSummary) -> list[Note]:
     if empty > INFORMATIVE:
         message = f"the baseline {selection.baseline} alone already gives {selection.target} {empty:.2f}"
         baselines = kind_named(selection.kind).suggested_baselines
-        notes.append(
-            Note("informative-baseline", f"{message}, so it is not uninformative; try another baseline ({baselines})")
-        )
+        message += f", so it is not uninformative; try another baseline ({baselines})"
+        notes.append(Note("informative-baseline", message))
     if selection.selected == 0:
         message = f"no {selection.unit} was selected, so there is no rationale"
         return [*notes, Note("empty-rationale", f"{message}; {_select_more(selection)}")]
@@ -52,12 +51,8 @@ def selection_notes(selection: SelectionSummary) -> list[Note]:
         notes.append(Note("evidence-against", _contradiction(selection, full, complement)))
     elif complement >= REDUNDANT * full and complement > empty:
         message = f"without the selected {selection.unit}s {selection.target} still has {complement:.2f} of {full:.2f}"
-        notes.append(
-            Note(
-                "not-comprehensive",
-                f"{message}: not comprehensive, since the rest of the input leads to the same decision",
-            )
-        )
+        message += ": not comprehensive, since the rest of the input leads to the same decision"
+        notes.append(Note("not-comprehensive", message))
     return notes
 
 

@@ -24,18 +24,10 @@ from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
+from rationales.pipeline import selection_curves, targets
 from rationales.pipeline.checks import SelectionSummary, selection_notes
 from rationales.pipeline.rule_choice import choose_rules
 from rationales.pipeline.scoring import first_nonfinite, open_batch, run_method
-from rationales.pipeline.selection_curves import curve as make_curve
-from rationales.pipeline.selection_curves import curve_probabilities, curve_thresholds
-from rationales.pipeline.targets import (
-    check_rivals,
-    lists_inputs,
-    rival_numbers,
-    target_numbers,
-    two_class_probabilities,
-)
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
 
@@ -163,7 +155,7 @@ def explain(
     (`Rationale.curve`). `progress` is called with the share done, from 0 to 1.
     """
     model = as_model(model)
-    alone = not lists_inputs(inputs)
+    alone = not targets.lists_inputs(inputs)
     raw_inputs: list[Any] = [inputs] if alone else list(inputs)
     titles = None if names is None else [names] if isinstance(names, str) else list(names)
     if titles is not None and len(titles) != len(raw_inputs):
@@ -175,8 +167,8 @@ def explain(
     check_option("snap", snap, "bool", ())
     request = _Request(
         method=resolve_method(method, options, model.kind),
-        targets=target_numbers(model, target, len(raw_inputs)),
-        rivals=rival_numbers(model, against, len(raw_inputs)),
+        targets=targets.target_numbers(model, target, len(raw_inputs)),
+        rivals=targets.rival_numbers(model, against, len(raw_inputs)),
         seed=whole_number("the seed", seed),
         smooth=smooth,
         snap=snap,
@@ -231,7 +223,7 @@ def _score(
     question, question_target, question_full = batch, target, full
     if request.rivals is not None:
         against = torch.tensor(request.rivals, device=batch.device)
-        check_rivals(model, target, against, titles)
+        targets.check_rivals(model, target, against, titles)
         question = batch.contrasted(target, against)
         question_target, question_full = torch.full_like(target, CHOSEN), question.predict()
     attribution = run_method(question, request.method, question_target, progress)
@@ -254,22 +246,12 @@ def _score(
     probabilities = dict(
         zip(("full", "rationale", "complement", "baseline"), torch.cat([full[None], predicted]).cpu(), strict=True)
     )
-    thresholds = [curve_thresholds(values.numpy()) for values in scores] if request.curve else []
-    curve = curve_probabilities(batch, scores, thresholds) if request.curve else None
+    thresholds = [selection_curves.curve_thresholds(values.numpy()) for values in scores] if request.curve else []
+    curve = selection_curves.curve_probabilities(batch, scores, thresholds) if request.curve else None
     _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
-    return _Scored(
-        target,
-        scores,
-        rules,
-        by_rule,
-        selected,
-        probabilities,
-        thresholds,
-        curve,
-        attribution.steps or [0] * batch.inputs,
-        attribution.stop or [""] * batch.inputs,
-        attribution.notes or [[] for _ in range(batch.inputs)],
-    )
+    steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
+    notes = attribution.notes or [[] for _ in range(batch.inputs)]
+    return _Scored(target, scores, rules, by_rule, selected, probabilities, thresholds, curve, steps, stop, notes)
 
 
 def _describe(
@@ -287,6 +269,9 @@ def _describe(
     probabilities = {
         name: by_label(model.labels, values[number].tolist()) for name, values in scored.probabilities.items()
     }
+    contrasted = probabilities
+    if against is not None:
+        contrasted = targets.two_class_probabilities(probabilities, target, against)
     description = model.describe(encoded, scored.scores[number])
     baseline = description.baseline or model.baseline
     rule = scored.rules[number]
@@ -298,7 +283,7 @@ def _describe(
             kind=model.kind,
             unit=model.unit,
             target=target,
-            probabilities=probabilities if against is None else two_class_probabilities(probabilities, target, against),
+            probabilities=contrasted,
             baseline=baseline,
             selected=int(selected.sum()),
             units=len(selected),
@@ -307,7 +292,9 @@ def _describe(
     )
     curve = None
     if scored.curve is not None:
-        curve = make_curve(model.labels, description.scores, scored.thresholds[number], scored.curve[:, :, number])
+        curve = selection_curves.curve(
+            model.labels, description.scores, scored.thresholds[number], scored.curve[:, :, number]
+        )
     return Rationale(
         text=description.text,
         pair=description.pair,

@@ -38,20 +38,14 @@ def curve_probabilities(batch: Batch, scores: Sequence[Tensor], thresholds: Sequ
     sizes = max(map(len, thresholds))
     at_once = max(1, KEEPS_AT_ONCE // (2 * batch.zeros().numel()))
     pieces = []
+
+    def selections(size: int) -> Tensor:
+        levels = [by_size[min(size, len(by_size) - 1)] for by_size in thresholds]
+        return batch.spread([(values > level).float() for values, level in zip(scores, levels, strict=True)])
+
     for begin in range(0, sizes, at_once):
-        keep = torch.stack(
-            [
-                batch.spread(
-                    [
-                        (values > levels[min(size, len(levels) - 1)]).float()
-                        for values, levels in zip(scores, thresholds, strict=True)
-                    ]
-                )
-                for size in range(begin, min(begin + at_once, sizes))
-            ]
-        )
-        both = torch.cat([keep, (1 - keep) * batch.rows.real])
-        predicted = batch.predict(both).cpu()
+        keep = torch.stack([selections(size) for size in range(begin, min(begin + at_once, sizes))])
+        predicted = batch.predict(torch.cat([keep, (1 - keep) * batch.rows.real])).cpu()
         pieces.append(predicted.reshape(2, len(keep), *predicted.shape[1:]))
     return torch.cat(pieces, 1)
 

@@ -203,9 +203,9 @@ def test_a_plain_picture_is_told_by_noise_alone():
     assert encoded[0].baseline_choice.names == ("noise",) * BASELINE_COUNT
     batch = auto_model.batch(encoded)
     assert batch.views == BASELINE_COUNT
-    first, second, third = batch.baseline_pixels
+    first, second, third = batch.baseline_values
     assert not torch.equal(first, second)  # drawn anew each time
     assert not torch.equal(second, third)
-    assert torch.equal(auto_model.batch(encoded).baseline_pixels, batch.baseline_pixels)
+    assert torch.equal(auto_model.batch(encoded).baseline_values, batch.baseline_values)
     result = rationales.explain(auto_model, np.full((SIDE, SIDE, 3), 80, dtype=np.uint8), method="random")
     assert result.baseline == "noise"

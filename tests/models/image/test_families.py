@@ -107,7 +107,7 @@ class TestFit:
         changed = batch.zeros()
         outside = ~encoded.real
         with torch.no_grad():
-            mixed = batch.baseline_pixels[0] * encoded.real + batch.pixels[0] * outside
+            mixed = batch.baseline_values[0] * encoded.real + batch.values[0] * outside
             plain = model.module(mixed[None]).logits
         assert torch.allclose(batch.logits(changed)[0], plain[0], atol=1e-5)
         assert len(batch.gather(batch.ones())[0]) == SIDE * SIDE
@@ -134,7 +134,7 @@ class TestOwnBaselines:
         model = rationales.load(module_of("resnet"), processor(), baseline=["black", str(path), photograph(seed=3)])
         assert model.baselines == ("black", str(path), "own image 2")
         batch = model.batch(model.encode([model.read(photograph(), None)]))
-        assert torch.allclose(batch.baseline_pixels[1], model.preprocess(model.read(path, None)))
+        assert torch.allclose(batch.baseline_values[1], model.preprocess(model.read(path, None)))
         result = rationales.explain(model, photograph(), options={"steps": 4})
         assert "own image 2" in result.baseline
 

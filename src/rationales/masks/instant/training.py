@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from rationales.models.batch.queries import check_gradients
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
 from rationales.models.text.model import TextModel
-from rationales.options import check_option, option
+from rationales.options import check_settings, option
 
 POSITIVE = ("steps", "inputs", "tokens", "learning_rate", "held_out", "validations", "width", "layers", "heads")
 
@@ -56,14 +56,7 @@ class TrainSettings:
     seed: int = option(0, "seed of the initial weights and of the order of the texts")
 
     def __post_init__(self) -> None:
-        for spec in fields(self):
-            check_option(spec.name, getattr(self, spec.name), str(spec.type), ())
-        for name in POSITIVE:
-            if getattr(self, name) <= 0:
-                raise OptionError(f"{name} must be greater than 0, not {getattr(self, name)}")
-        for name in ("minutes", "weight_decay", "max_sigma"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"{name} must not be negative, but is {getattr(self, name)}")
+        check_settings(self, POSITIVE, ("minutes", "weight_decay", "max_sigma"))
         for name in ("warmup_share", "other_target_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 0 and less than 1, not {getattr(self, name)}")
@@ -170,15 +163,9 @@ class _TrainingRun:
     ) -> dict[str, Any]:
         """Train, load the best checkpoint, and return figures of the training."""
         weights = [parameter for parameter in self.network.parameters() if parameter.numel()]
-        optimiser = torch.optim.AdamW(
-            [
-                {
-                    "params": [parameter for parameter in weights if parameter.dim() > 1],
-                    "weight_decay": self.settings.weight_decay,
-                },
-                {"params": [parameter for parameter in weights if parameter.dim() == 1], "weight_decay": 0.0},
-            ]
-        )
+        matrices, vectors = ([weight for weight in weights if (weight.dim() > 1) is wide] for wide in (True, False))
+        decayed = {"params": matrices, "weight_decay": self.settings.weight_decay}
+        optimiser = torch.optim.AdamW([decayed, {"params": vectors, "weight_decay": 0.0}])
         done = 0.0
         while done < 1:
             first_step = self.step

@@ -41,6 +41,5 @@ def _multipliers(batch: Batch, piece: Piece, point: Tensor, target: Tensor, outp
     count = len(piece.row)
     pair = Piece(piece.where.repeat(2), piece.row.repeat(2), piece.view, piece.size, piece.full)
     with rescaled(count, *batch.modules):
-        return gradient_at(batch, pair, torch.cat([point, batch.all_replaced(piece.row)]), target, output, first=count)[
-            :count
-        ]
+        both = torch.cat([point, batch.all_replaced(piece.row)])
+        return gradient_at(batch, pair, both, target, output, first=count)[:count]

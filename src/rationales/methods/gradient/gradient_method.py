@@ -26,22 +26,8 @@ class GradientMethod(Method):
     reduce: str = option("sum", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)
 
     def gradient_scores(
-        self,
-        batch: Batch,
-        target: Tensor,
-        points: Points,
-        progress: Progress | None,
-        variants: int = 1,
-        **settings: Any,
+        self, batch: Batch, target: Tensor, points: Points, progress: Progress | None, **settings: Any
     ) -> Tensor:
         """(S, n): scores from the gradients at `points`; `settings` are further arguments of `gradients`."""
-        return gradients(
-            batch,
-            target,
-            points,
-            variants=variants,
-            output=self.output,
-            reduce=self.reduce,
-            progress=progress,
-            **settings,
-        )
+        settings |= {"output": self.output, "reduce": self.reduce}
+        return gradients(batch, target, points, progress=progress, **settings)

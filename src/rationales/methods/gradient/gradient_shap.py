@@ -40,4 +40,4 @@ class GradientShap(GradientMethod):
             position = reading.along(random_numbers.to(difference.dtype))
             return reading.empty + position * difference, difference / self.samples
 
-        return Attribution(self.gradient_scores(batch, target, random_points, progress, self.samples))
+        return Attribution(self.gradient_scores(batch, target, random_points, progress, variants=self.samples))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.methods.gradient.gradient_method import GradientMethod
-from rationales.methods.method import Attribution, Progress
+from rationales.methods.method import Attribution, Presets, Progress
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import BlockInputs
 from rationales.options import option
@@ -27,7 +26,7 @@ class IntegratedGradients(GradientMethod):
 
     name: ClassVar[str] = "integrated-gradients"
     summary: ClassVar[str] = "sum of gradients along the straight line from the baseline"
-    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    presets: ClassVar[Presets] = {
         "text": {"default": {}, "paper": {"steps": 50}},
         "image": {"default": {}},
     }
@@ -46,4 +45,4 @@ class IntegratedGradients(GradientMethod):
             difference = reading.full - reading.empty
             return reading.empty + reading.along(position[step]) * difference, reading.along(weight[step]) * difference
 
-        return Attribution(self.gradient_scores(batch, target, points, progress, self.steps))
+        return Attribution(self.gradient_scores(batch, target, points, progress, variants=self.steps))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.methods.gradient.gradient_method import REDUCE, GradientMethod
-from rationales.methods.method import Attribution, Progress
+from rationales.methods.method import Attribution, Presets, Progress
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import BlockInputs
 from rationales.options import option
@@ -23,7 +22,7 @@ class SmoothGrad(GradientMethod):
 
     name: ClassVar[str] = "smooth-grad"
     summary: ClassVar[str] = "size of the mean gradient over noisy copies of the input"
-    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    presets: ClassVar[Presets] = {
         "text": {"default": {}},
         "image": {"default": {"noise": 0.5}},  # about 15 % of a photograph's range, as in the paper
     }
@@ -41,4 +40,5 @@ class SmoothGrad(GradientMethod):
             share = torch.full_like(reading.full[:1, None], 1 / self.samples)
             return reading.noisy(sample, self.noise), share
 
-        return Attribution(self.gradient_scores(batch, target, noisy_points, progress, self.samples, baseline=False))
+        settings = {"variants": self.samples, "baseline": False}
+        return Attribution(self.gradient_scores(batch, target, noisy_points, progress, **settings))

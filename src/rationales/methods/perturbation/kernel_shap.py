@@ -40,14 +40,11 @@ class KernelShap(Method):
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         groups = feature_groups(batch, self.cell)
         sets = torch.where(self._all_sets(groups), 2 ** groups.count.clamp(max=40) - 2, self.samples)
-        outputs = outputs_under_keeps(
-            batch,
-            target,
-            lambda row, variant: groups.spread(self.kept(batch, groups, row, variant)),
-            sets,
-            output=self.output,
-            progress=progress,
-        )
+
+        def keeps(row: Tensor, variant: Tensor) -> Tensor:
+            return groups.spread(self.kept(batch, groups, row, variant))
+
+        outputs = outputs_under_keeps(batch, target, keeps, sets, output=self.output, progress=progress)
         empty, full = baseline_and_full_outputs(batch, target, self.output)
         fitted = torch.zeros(groups.real.shape, device=batch.device, dtype=outputs.dtype)
         variants = torch.arange(len(outputs), device=batch.device)

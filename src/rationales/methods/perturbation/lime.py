@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.methods.method import Attribution, Method, Progress
+from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.methods.perturbation.least_squares import centre, least_squares, row_chunks
 from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.models.batch import Batch
@@ -29,7 +28,7 @@ class Lime(Method):
 
     name: ClassVar[str] = "lime"
     summary: ClassVar[str] = "coefficients of a linear model fitted to randomly perturbed inputs"
-    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    presets: ClassVar[Presets] = {
         "text": {
             "default": {},
             "paper": {"samples": 50, "min_share": 0.05, "max_share": 0.13, "following": 3, "kernel": 0.0, "ridge": 0.0},
@@ -58,14 +57,11 @@ class Lime(Method):
         if batch.grid is not None and self.following:
             raise OptionError("lime's option following is for texts: cells of an image have no order")
         groups = feature_groups(batch, self.cell)
-        outputs = outputs_under_keeps(
-            batch,
-            target,
-            lambda row, variant: groups.spread(self.kept(batch, groups, row, variant)),
-            self.samples,
-            output=self.output,
-            progress=progress,
-        )
+
+        def keeps(row: Tensor, variant: Tensor) -> Tensor:
+            return groups.spread(self.kept(batch, groups, row, variant))
+
+        outputs = outputs_under_keeps(batch, target, keeps, self.samples, output=self.output, progress=progress)
         all_samples = torch.arange(self.samples, device=batch.device)
         fitted = torch.zeros(groups.real.shape, device=batch.device, dtype=outputs.dtype)
         for row in row_chunks(groups.real, self.samples):

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.masks.objective import unit_count
-from rationales.methods.method import Attribution, Method, Progress
+from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.methods.support.sliding_windows import Windows
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import OUTPUTS, outputs_under_keeps
 from rationales.options import option
 
-WINDOW_GROWTH, MAX_WINDOW = (
-    25,
-    5,
-)  # window=0: one more word per so many words of the text, up to the window of the paper
+# window=0: one more word per so many words of the text, up to the window of the paper
+WINDOW_GROWTH, MAX_WINDOW = 25, 5
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Occlusion(Method):
 
     name: ClassVar[str] = "occlusion"
     summary: ClassVar[str] = "how far the target's probability falls when a window of units is replaced"
-    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    presets: ClassVar[Presets] = {
         "text": {"default": {}, "paper": {"window": 5, "stride": 1}},
         "audio": {"default": {"window": 5}},
         "image": {"default": {"window": 32, "stride": 16}},
@@ -54,15 +51,12 @@ class Occlusion(Method):
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         windows = Windows(batch, self.window or self._adaptive_window(batch), self.stride)
         counts = windows.counts
+
+        def keeps(row: Tensor, number: Tensor) -> Tensor:
+            return ~windows.hidden(row, number)
+
         # the last variant of a row, after its windows, is the full row
-        values = outputs_under_keeps(
-            batch,
-            target,
-            lambda row, number: ~windows.hidden(row, number),
-            counts + 1,
-            output=self.output,
-            progress=progress,
-        )
+        values = outputs_under_keeps(batch, target, keeps, counts + 1, output=self.output, progress=progress)
         drop = values.gather(0, counts[None]) - values  # (K, S)
         total, covered = batch.zeros().to(drop.dtype), batch.zeros().to(drop.dtype)
         all_rows = torch.arange(batch.size[0], device=batch.device)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.methods.method import Attribution, Method, Progress
+from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import OUTPUTS, baseline_and_full_outputs, outputs_under_keeps
@@ -27,7 +26,7 @@ class ShapleySampling(Method):
 
     name: ClassVar[str] = "shapley-sampling"
     summary: ClassVar[str] = "Shapley values: mean contribution of a unit over random orders"
-    presets: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    presets: ClassVar[Presets] = {
         "text": {"default": {}, "paper": {"orders": 25}},
         "image": {"default": {"orders": 10}},
     }

@@ -145,5 +145,4 @@ def _grid_mismatch(layout: FeatureLayout, grid: tuple[int, int]) -> float:
 
 def _patches(grid: tuple[int, int]) -> list[tuple[int, int]]:
     """Rows and columns of square patches of each size in an image of this height and width."""
-    sides = range(1, min(grid) // 2 + 1)
-    return [(grid[0] // side, grid[1] // side) for side in sides]
+    return [(grid[0] // side, grid[1] // side) for side in range(1, min(grid) // 2 + 1)]

@@ -35,10 +35,8 @@ class Windows:
         else:
             high, wide = self.batch.grid
             across = int(self._along(torch.tensor(wide), self.width))
-            down, right = (
-                self._inside(number // across, high, self.width),
-                self._inside(number % across, wide, self.width),
-            )
+            down = self._inside(number // across, high, self.width)
+            right = self._inside(number % across, wide, self.width)
             inside = (down[..., None] & right[:, None]).flatten(1)[:, None]
         return inside & self.batch.rows.real[row] & (number[:, None] < self.counts[row])[..., None]
 

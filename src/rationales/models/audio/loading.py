@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
 from rationales.models.audio.baselines import blur_width
+from rationales.models.audio.batch import audio_logits
 from rationales.models.audio.frontend import SpectrogramFrontend, WaveformFrontend
 from rationales.models.audio.model import AudioModel
+from rationales.models.audio.reading import Sound
 from rationales.models.audio.silero import CHUNK, LABELS, SAMPLE_RATE, load_silero
 from rationales.models.batch.heads import Head
 from rationales.models.catalogue import AUDIO_MODEL
@@ -108,7 +110,7 @@ def from_extractor(
     """A Hugging Face audio classifier with its own feature extractor."""
     rate = int(extractor.sampling_rate)
     config: Any = module.config
-    labels = [str(config.id2label[index]) for index in sorted(config.id2label, key=int)]
+    labels = class_names(module, None)
     several = getattr(config, "problem_type", None) == "multi_label_classification"
     head = Head.MULTI_LABEL if several else Head.SOFTMAX
 
@@ -174,14 +176,12 @@ def _model(
 
 def _head(model: AudioModel) -> Head:
     """The head by the number of logits for a short silence: one logit for two labels is a sigmoid."""
-    from rationales.models.audio.batch import audio_logits
-    from rationales.models.audio.reading import Sound
-
     seconds = min(1.0, model.segment / model.sample_rate)
     silence = Sound(torch.zeros(round(seconds * model.sample_rate)).numpy(), model.sample_rate, "silence")
-    weight = next(model.module.parameters(), torch.zeros(()))
+    device, dtype = model.device_and_dtype
     with model.frozen(), torch.no_grad():
-        outputs = audio_logits(model.module, model.encode([silence])[0].segments[0].values[None].to(weight)).shape[1]
+        values = model.encode([silence])[0].segments[0].values[None].to(device=device, dtype=dtype)
+        outputs = audio_logits(model.module, values).shape[1]
     if outputs == 1 and len(model.labels) == 2:
         return Head.SIGMOID
     if outputs != len(model.labels):

@@ -7,8 +7,7 @@ grid of time and frequency. Sounds longer than a segment are cut into overlappin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,10 +25,9 @@ from rationales.models.batch.heads import Head
 from rationales.models.batch.memory import available_bytes
 from rationales.models.batch.randomness import content_key
 from rationales.models.batch.segments import Window, windows
-from rationales.models.batch.temporary_state import frozen
-from rationales.models.display import ModelDisplay, label_list
-from rationales.models.labels import label_index
+from rationales.models.display import label_list
 from rationales.models.model import InputDescription
+from rationales.models.module_model import ModuleModel
 from rationales.rationale import Frames, Note, Spectrogram
 
 BLACK_SHARE = 0.02  # share of the bins that are black in the image of a spectrogram
@@ -58,7 +56,7 @@ class EncodedSound:
 
 
 @dataclass(eq=False, repr=False)
-class AudioModel(ModelDisplay):
+class AudioModel(ModuleModel):
     """An audio classifier that can be explained."""
 
     module: nn.Module
@@ -74,14 +72,13 @@ class AudioModel(ModelDisplay):
 
     def facts(self) -> dict[str, str]:
         """Facts for `repr` and notebooks."""
-        weight = next(self.module.parameters(), None)
         return {
             "reads": f"sounds at {self.sample_rate:,} samples per second",
             "labels": label_list(self.labels),
             "unit": self.unit,
             "baseline": self.baseline,
             "segments": f"{self.segment / self.sample_rate:g} s",
-            "device": "cpu" if weight is None else str(weight.device),
+            "device": str(self.device_and_dtype[0]),
         }
 
     @property
@@ -94,28 +91,9 @@ class AudioModel(ModelDisplay):
         """What is kept or replaced: a frame or a bin."""
         return "frame" if isinstance(self.frontend, WaveformFrontend) else "bin"
 
-    @property
-    def baseline(self) -> str:
-        """The names of the baselines."""
-        return ", ".join(self.baselines)
-
     def read(self, raw_input: Any, name: str | None) -> Sound:
         """A sound from the path of a WAV file or from (samples, sample_rate)."""
         return read_sound(raw_input, name)
-
-    def title(self, source: Sound) -> str:
-        """The name of a sound in messages."""
-        return source.name
-
-    def target(self, requested: str | int | None) -> int | None:
-        """The number of a class given by label or number."""
-        return label_index(self.labels, requested)
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Freeze the module inside the block and restore it afterwards."""
-        with frozen(self.module):
-            yield
 
     def encode(self, sounds: Sequence[Sound]) -> list[EncodedSound]:
         """Every sound at the model's sample rate, cut into preprocessed segments."""
@@ -154,26 +132,14 @@ class AudioModel(ModelDisplay):
         notes: tuple[Note, ...] = ()
         if source.channels > 1:
             notes = (Note("mixed-down", f"{source.channels} channels were averaged into one"),)
+        common: dict[str, Any] = {"name": source.name, "segments": len(encoded.segments), "notes": notes}
         if isinstance(self.frontend, WaveformFrontend):
-            return InputDescription(
-                text="",
-                units=Frames(encoded.frames, frame_seconds, source.seconds),
-                scores=scores.numpy(),
-                sound=source.samples,
-                name=source.name,
-                segments=len(encoded.segments),
-                notes=notes,
-            )
+            units = Frames(encoded.frames, frame_seconds, source.seconds)
+            return InputDescription("", units, scores.numpy(), sound=source.samples, **common)
         by_frame = scores.view(encoded.frames, -1)
-        return InputDescription(
-            text="",
-            units=Spectrogram(by_frame.shape[1], by_frame.shape[0], frame_seconds),
-            scores=np.ascontiguousarray(by_frame.T.flip(0).numpy()).reshape(-1),  # low frequencies at the bottom
-            image=self._spectrogram_image(encoded),
-            name=source.name,
-            segments=len(encoded.segments),
-            notes=notes,
-        )
+        bins = Spectrogram(by_frame.shape[1], by_frame.shape[0], frame_seconds)
+        low_at_bottom = np.ascontiguousarray(by_frame.T.flip(0).numpy()).reshape(-1)
+        return InputDescription("", bins, low_at_bottom, image=self._spectrogram_image(encoded), **common)
 
     def _spectrogram_image(self, encoded: EncodedSound) -> np.ndarray:
         """(bins, frames, 3) uint8: the spectrogram, loud bins are light."""
@@ -197,7 +163,7 @@ class AudioModel(ModelDisplay):
 
     def batch(self, encoded: Sequence[EncodedSound], seed: int = 0) -> AudioBatch:
         """The rows of all these sounds on every baseline."""
-        device, dtype = _device_and_dtype(self.module)
+        device, dtype = self.device_and_dtype
         segments = [segment for sound in encoded for segment in sound.segments]
         input_numbers = [number for number, sound in enumerate(encoded) for _ in sound.segments]
         content = [hashlib.blake2b(sound.source.samples.tobytes()).hexdigest() for sound in encoded]
@@ -270,8 +236,7 @@ class AudioModel(ModelDisplay):
         real, blend = (values[:, :, None].expand(-1, -1, bins) for values in (is_real, weight))
         if self.frontend.time_last:
             unit, real, blend = (values.transpose(1, 2) for values in (unit, real, blend))
-        rows, columns = torch.meshgrid(torch.arange(unit.shape[1]), torch.arange(unit.shape[2]), indexing="ij")
-        position = torch.stack([rows.flatten(), columns.flatten()], -1)
+        position = torch.cartesian_prod(torch.arange(unit.shape[1]), torch.arange(unit.shape[2]))
         return unit.flatten(1), real.flatten(1), position, blend.flatten(1)
 
     def _bytes_per_value(self, values: Tensor) -> float:
@@ -296,11 +261,3 @@ def _padded_stack(values: Sequence[Tensor]) -> Tensor:
     for row, tensor in enumerate(values):
         stacked[row][tuple(slice(length) for length in tensor.shape)] = tensor
     return stacked
-
-
-def _device_and_dtype(module: nn.Module) -> tuple[torch.device, torch.dtype]:
-    """Those of the first weight; CPU and float32 for a module without weights."""
-    weight = next(module.parameters(), None)
-    if weight is None:
-        return torch.device("cpu"), torch.float32
-    return weight.device, weight.dtype

@@ -213,23 +213,19 @@ class Batch(ABC):
         for number, piece in enumerate(pieces):
             piece_values = flat[piece.where]
             if number < stored:
-                piece_logits.append(forward(piece, piece_values))
+                logits = forward(piece, piece_values)
             else:
-                piece_logits.append(
-                    checkpoint(forward, piece, piece_values, use_reentrant=False, preserve_rng_state=False)
-                )
+                logits = checkpoint(forward, piece, piece_values, use_reentrant=False, preserve_rng_state=False)
+            piece_logits.append(logits)
         return torch.cat(piece_logits)[order]
 
     def _stored(self, pieces: Sequence[Piece]) -> int:
         """Number of first pieces that memory holds for the backward pass, beside a recomputed one."""
         size = [piece.size * len(piece.where) for piece in pieces]
         stored_before = [0, *accumulate(size)]
-        fitting = (
-            count
-            for count in range(len(size) + 1)
-            if stored_before[count] + max(size[count:], default=0) <= self.budget
-        )
-        return max(fitting, default=0)
+        largest_after = [max(size[count:], default=0) for count in range(len(size) + 1)]
+        sums = [stored + largest for stored, largest in zip(stored_before, largest_after, strict=True)]
+        return max((count for count, total in enumerate(sums) if total <= self.budget), default=0)
 
     def plan(self, variants: int, rows: int) -> tuple[list[Piece], Tensor]:
         """The pieces for this many variants of the first rows, and the index of each result row in them."""
@@ -274,6 +270,10 @@ class Batch(ABC):
                 size = [cost[number] for number in chosen]
                 variants = max(1, self.budget // (weight * max(size) * len(group)))
                 yield Block(torch.tensor(chosen, device=self.device), network_view, size, variants)
+
+    def rows_of(self, inputs: Sequence[int]) -> Tensor:
+        """The indices of the rows of these inputs."""
+        return torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
 
     def class_logits(self, piece: Piece, outputs: Tensor) -> Tensor:
         """(R, outputs) of the model -> (R, classes) on the batch's device, contrasted if the batch is."""

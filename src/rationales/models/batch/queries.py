@@ -36,8 +36,7 @@ def explained_output(batch: Batch, logits: Tensor, target: Tensor, output: str) 
     elif output == "log-probability":
         logits = torch.nn.functional.logsigmoid(logits) if independent else logits.log_softmax(-1)
     elif output == "log-odds" and not independent:
-        rival_logit = logits.scatter(-1, index, -torch.inf).logsumexp(-1, keepdim=True)
-        logits = logits - rival_logit
+        logits = logits - logits.scatter(-1, index, -torch.inf).logsumexp(-1, keepdim=True)
     return logits.gather(-1, index).squeeze(-1)
 
 
@@ -111,9 +110,8 @@ def gradients(
             for chunk in torch.split(torch.arange(variants, device=batch.device), block.variants):
                 with torch.no_grad():
                     point, factor = points(reading, chunk)
-                gradient = gradient_function(
-                    batch, block.piece(len(chunk)), point.flatten(0, 1), target, output
-                ).view_as(point)
+                flat_points, piece = point.flatten(0, 1), block.piece(len(chunk))
+                gradient = gradient_function(batch, piece, flat_points, target, output).view_as(point)
                 total += (gradient if factor is None else gradient * factor).sum(0)
                 done += len(chunk) * len(row)
                 if progress is not None:
@@ -181,15 +179,13 @@ def outputs_under_keeps(
     max_variants, rows = int(count.max()), batch.size[0]
 
     def compute() -> Tensor:
-        values = torch.zeros(
-            max_variants, rows, device=batch.device, dtype=torch.promote_types(batch.dtype, torch.float32)
-        )
+        single = torch.promote_types(batch.dtype, torch.float32)
+        values = torch.zeros(max_variants, rows, device=batch.device, dtype=single)
         done = 0
         for block in batch.blocks():
             block_variants = int(count[block.row].max())
-            for chunk in (
-                torch.split(torch.arange(block_variants, device=batch.device), block.variants) if block_variants else ()
-            ):
+            all_variants = torch.arange(block_variants, device=batch.device)
+            for chunk in torch.split(all_variants, block.variants) if block_variants else ():
                 keep = keeps(block.row, chunk).to(batch.dtype)
                 piece = block.piece(len(chunk))
                 logits = batch.forward(piece, keep.flatten(0, 1), None)

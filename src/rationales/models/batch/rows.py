@@ -138,10 +138,8 @@ def pack(cost: Sequence[int], budget: int, sufficient_cost: int | None = None) -
             longest = cost[piece[0]]
             full = longest * (len(piece) + 1) > budget
             shortest_allowed = longest if cost[piece[-1]] == longest else (1 - MAX_PADDING_SHARE) * longest
-            short = (
-                sufficient_cost is not None and longest * len(piece) >= sufficient_cost and cost[row] < shortest_allowed
-            )
-            if full or short:
+            sufficient = sufficient_cost is not None and longest * len(piece) >= sufficient_cost
+            if full or (sufficient and cost[row] < shortest_allowed):
                 yield piece
                 piece = []
         piece.append(row)

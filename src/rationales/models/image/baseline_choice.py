@@ -99,12 +99,8 @@ def choose_baselines(
             baselines = torch.stack([candidate(i, name) for name in CANDIDATES])
             background, image = baselines[CANDIDATES.index(PATCH_BACKGROUND)], images[i].to(baselines)
             hidden = patch_mask(*image.shape[-2:]).to(image.device)
-            on_background, on_image, around_image = (
-                torch.where(hidden, baselines, background),
-                torch.where(hidden, baselines, image),
-                torch.where(hidden, image, baselines),
-            )
-            variants.append(torch.stack([baselines, on_background, on_image, around_image]))
+            on_background, on_image = (torch.where(hidden, baselines, below) for below in (background, image))
+            variants.append(torch.stack([baselines, on_background, on_image, torch.where(hidden, image, baselines)]))
         predictions = predict(torch.cat(variants).flatten(0, 1)).view(len(numbers), 4, len(CANDIDATES), -1)
         alone, patched, over, around = predictions.unbind(1)
         information = informativeness(full, alone, patched)
@@ -121,8 +117,7 @@ def _choice(information: Sequence[float], remaining: Sequence[float], fits: Sequ
     """The least informative first; among equals, the one that leaves least of the decision."""
     order = sorted(range(len(information)), key=lambda i: (round(information[i], DIGITS), round(remaining[i], DIGITS)))
     return BaselineChoice(
-        tuple((CANDIDATES[i], information[i]) for i in order),
-        tuple(CANDIDATES[i] for i in order if fits[i]),
+        tuple((CANDIDATES[i], information[i]) for i in order), tuple(CANDIDATES[i] for i in order if fits[i])
     )
 
 

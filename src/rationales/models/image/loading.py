@@ -66,12 +66,11 @@ def _refitted(model: ImageModel, kind: str) -> ImageModel:
 
 def _baselines(model: ImageModel, requested: Any) -> tuple[tuple[str, ...], dict[str, Tensor]]:
     """The names of the baselines, and the preprocessed images of those that the user brings."""
+    candidates: list[Any] = [] if requested is None else [requested]
     if isinstance(requested, str):
-        candidates: list[Any] = [name.strip() for name in requested.split(",")]
-    else:
-        candidates = (
-            list(requested) if isinstance(requested, (list, tuple)) else [] if requested is None else [requested]
-        )
+        candidates = [name.strip() for name in requested.split(",")]
+    elif isinstance(requested, (list, tuple)):
+        candidates = list(requested)
     names: list[str] = []
     custom_baselines: dict[str, Tensor] = {}
     for candidate in candidates:
@@ -130,7 +129,7 @@ def from_processor(module: nn.Module, processor: Any, name: str, baselines: Sequ
         return pixels
 
     config: Any = module.config
-    labels = tuple(str(config.id2label[index]) for index in sorted(config.id2label, key=int))
+    labels = tuple(class_names(module, None))
     several = getattr(config, "problem_type", None) == "multi_label_classification"
     head = Head.MULTI_LABEL if several else Head.SOFTMAX
     mean = getattr(processor, "image_mean", None) or (0.485, 0.456, 0.406)
@@ -199,9 +198,7 @@ def _sides(size: Any) -> tuple[int, ...] | None:
 
 def _checked(baselines: Sequence[str] | None) -> tuple[str, ...]:
     names = tuple(baselines.split(",") if isinstance(baselines, str) else baselines or AUTOMATIC)
-    if names == AUTOMATIC:
-        return names
-    for name in names:
+    for name in names if names != AUTOMATIC else ():
         if name not in ("black", "white", "mean", "noise"):
             blur_radius(name)  # raises an error that lists the baselines
     return names

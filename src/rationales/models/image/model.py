@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,15 +15,14 @@ from rationales.models.batch import Rows
 from rationales.models.batch.heads import Head, class_logits, probabilities
 from rationales.models.batch.memory import available_bytes, stored_bytes
 from rationales.models.batch.randomness import content_key
-from rationales.models.batch.temporary_state import frozen
 from rationales.models.batch.threads import limited_threads, weight_count
-from rationales.models.display import ModelDisplay, label_list
+from rationales.models.display import label_list
 from rationales.models.image.baseline_choice import BaselineChoice, choose_baselines
 from rationales.models.image.baselines import baseline
 from rationales.models.image.batch import PATCH, ImageBatch, image_logits
 from rationales.models.image.reading import Fit, ImageInput, fit_image, read_image, scores_at_image_size
-from rationales.models.labels import label_index
 from rationales.models.model import InputDescription
+from rationales.models.module_model import ModuleModel
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
@@ -42,7 +40,7 @@ class EncodedImage:
 
 
 @dataclass(eq=False, repr=False)
-class ImageModel(ModelDisplay):
+class ImageModel(ModuleModel):
     """An image classifier that can be explained."""
 
     module: nn.Module
@@ -58,11 +56,6 @@ class ImageModel(ModelDisplay):
     unit: str = field(default="pixel", init=False)
     _row_bytes: int = field(default=0, init=False, repr=False)
 
-    @property
-    def baseline(self) -> str:
-        """The names of the baselines."""
-        return ", ".join(self.baselines)
-
     def facts(self) -> dict[str, str]:
         """Facts for `repr` and notebooks."""
         return {
@@ -70,7 +63,7 @@ class ImageModel(ModelDisplay):
             "labels": label_list(self.labels),
             "fit": self.fit.kind,
             "baseline": self.baseline,
-            "device": str(_device_and_dtype(self.module)[0]),
+            "device": str(self.device_and_dtype[0]),
         }
 
     def read(self, raw_input: Any, name: str | None) -> ImageInput:
@@ -84,10 +77,6 @@ class ImageModel(ModelDisplay):
             return encoded
         choices = self._choices(encoded)
         return [replace(image, baseline_choice=choice) for image, choice in zip(encoded, choices, strict=True)]
-
-    def title(self, source: ImageInput) -> str:
-        """The name of an image in messages."""
-        return source.name
 
     def describe(self, encoded: EncodedImage, scores: Tensor) -> InputDescription:
         """What a result says about the image; scores are resized to the size of the original."""
@@ -107,13 +96,13 @@ class ImageModel(ModelDisplay):
 
     def batch(self, encoded: Sequence[EncodedImage], seed: int = 0) -> ImageBatch:
         """The rows of all these images on every baseline."""
-        device, dtype = _device_and_dtype(self.module)
+        device, dtype = self.device_and_dtype
         baseline_names = self._baseline_names(encoded)
         views, count = len(baseline_names[0]), len(encoded)
         keys = [_key(seed, image) for image in encoded]
         pixels = torch.stack([image.pixels for image in encoded]).to(device=device, dtype=dtype)
         height, width = pixels.shape[2:]
-        units = height * width
+        units, position = height * width, torch.cartesian_prod(torch.arange(height), torch.arange(width))
         baseline_pixels = [
             # the same baseline twice: another key, so that noise differs
             self._baseline_pixels(names[view], image, key + names[:view].count(names[view]))
@@ -127,7 +116,7 @@ class ImageModel(ModelDisplay):
             key=torch.tensor(keys, device=device).repeat(views),
             unit=torch.arange(units, device=device).expand(views * count, units),
             real=torch.stack([image.real.flatten() for image in encoded]).to(device).repeat(views, 1),
-            position=_pixel_positions(height, width, device, dtype).expand(views * count, units, 2),
+            position=position.to(device=device, dtype=dtype).expand(views * count, units, 2),
             blend=torch.full((1, 1), 1 / views, device=device, dtype=dtype).expand(views * count, units),
         )
         return ImageBatch(
@@ -139,8 +128,8 @@ class ImageModel(ModelDisplay):
             budget=max(1, available_bytes(device) // self._bytes_per_row(pixels[:1])),
             grid=(height, width),
             module=self.module,
-            pixels=pixels,
-            baseline_pixels=torch.stack(baseline_pixels).to(device=device, dtype=dtype),
+            values=pixels,
+            baseline_values=torch.stack(baseline_pixels).to(device=device, dtype=dtype),
         )
 
     def _baseline_names(self, encoded: Sequence[EncodedImage]) -> list[tuple[str, ...]]:
@@ -152,7 +141,7 @@ class ImageModel(ModelDisplay):
         return [image.baseline_choice.names for image in encoded if image.baseline_choice is not None]
 
     def _choices(self, encoded: Sequence[EncodedImage]) -> list[BaselineChoice]:
-        device, dtype = _device_and_dtype(self.module)
+        device, dtype = self.device_and_dtype
 
         def predict(pixels: Tensor) -> Tensor:
             logits = image_logits(self.module, pixels.to(device=device, dtype=dtype)).float()
@@ -188,16 +177,6 @@ class ImageModel(ModelDisplay):
         scale = 1 / (high - low)
         return (-low * scale)[:, None, None], scale[:, None, None]
 
-    def target(self, requested: str | int | None) -> int | None:
-        """The number of a class given by label or number."""
-        return label_index(self.labels, requested)
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Freeze the module inside the block and restore it afterwards."""
-        with frozen(self.module):
-            yield
-
     def _bytes_per_row(self, pixels: Tensor) -> int:
         """Memory that one row needs for the backward pass, measured once."""
         if not self._row_bytes:
@@ -218,17 +197,3 @@ def _notes(source: ImageInput, choice: BaselineChoice | None) -> tuple[Note, ...
 
 def _key(seed: int, image: EncodedImage) -> int:
     return content_key(seed, image.source.pixels.tobytes())
-
-
-def _device_and_dtype(module: nn.Module) -> tuple[torch.device, torch.dtype]:
-    """Those of the first weight; CPU and float32 for a module without weights."""
-    weight = next(module.parameters(), None)
-    if weight is None:
-        return torch.device("cpu"), torch.float32
-    return weight.device, weight.dtype
-
-
-def _pixel_positions(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """(H * W, 2): row and column of every pixel."""
-    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    return torch.stack([rows.flatten(), columns.flatten()], -1).to(device=device, dtype=dtype)

@@ -47,23 +47,15 @@ def align(text: str, pieces: Sequence[str]) -> list[Extent]:
 
     A token that is not found (unknown, or some bytes of a character) gets the characters between its neighbours.
     """
-    letters: list[str] = []
-    source_index: list[int] = []  # per letter, the character that it comes from
-    for index, character in enumerate(text):
-        for letter in _letters(character):
-            letters.append(letter)
-            source_index.append(index)
+    letters = [_letters(character) for character in text]
+    source_index = [index for index, spelled in enumerate(letters) for _ in spelled]  # of each letter's character
     plain_text = "".join(letters)
     extents: list[Extent | None] = []
     cursor = 0
     for piece in pieces:
         spelling = _spelling(piece)
-        position = (
-            plain_text.find(spelling, cursor, cursor + len(spelling) + _REACH)
-            if spelling and "\ufffd" not in spelling
-            else -1
-        )
-        if position < 0:
+        position = plain_text.find(spelling, cursor, cursor + len(spelling) + _REACH)
+        if not spelling or "\ufffd" in spelling or position < 0:
             extents.append(None)
             continue
         cursor = position + len(spelling)

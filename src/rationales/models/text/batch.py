@@ -160,7 +160,7 @@ class TextBatch(Batch):
         return replace(self, networks=networks, budget=self.budget_in(dtype))
 
     def take(self, inputs: Sequence[int]) -> TextBatch:
-        row = torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
+        row = self.rows_of(inputs)
         width = int(self.rows.real[row].sum(1).max())
         lengths = [self.lengths[index] for index in row.tolist()]
         longest = max(lengths)

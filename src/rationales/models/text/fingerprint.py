@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from rationales.models.text.batch import TextBatch
 
-_CACHED_DIGESTS: WeakKeyDictionary[nn.Module, tuple[Any, bytes]] = (
-    WeakKeyDictionary()
-)  # of modules' weights, until they change
+# of modules' weights, until they change
+_CACHED_DIGESTS: WeakKeyDictionary[nn.Module, tuple[Any, bytes]] = WeakKeyDictionary()
 
 
 def fingerprint(batch: TextBatch) -> str:

@@ -30,13 +30,11 @@ def hidden_states(batch: TextBatch, block: Block) -> HiddenStates:
         logits = batch.forward(block.piece(1), batch.ones()[block.row], None)
     words = batch.input_embeddings(block.row)
     rows, tokens = words.shape[:2]
-    equal_width = len({output.shape[-1] for output in layer_outputs}) == 1 and all(
-        len(output) == rows for output in layer_outputs
-    )
-    complete = equal_width and all(output.shape[1] >= tokens for output in layer_outputs)  # some models pad further
-    return HiddenStates(
-        words, tuple(output[:, :tokens].to(words) for output in layer_outputs) if complete else (), logits
-    )
+    equal_width = len({output.shape[-1] for output in layer_outputs}) == 1
+    # some models pad further
+    complete = all(len(output) == rows and output.shape[1] >= tokens for output in layer_outputs)
+    states = tuple(output[:, :tokens].to(words) for output in layer_outputs) if equal_width and complete else ()
+    return HiddenStates(words, states, logits)
 
 
 @contextmanager

@@ -71,8 +71,7 @@ def _pretrained(where: str, tokenizer: Any, remote: bool) -> tuple[nn.Module, An
     if not folder.exists() and (where.startswith((".", "/", "~")) or where.count("/") > 1):
         raise ModelError(f"there is no folder {where}; check the path")
     module, loaded_tokenizer = load_pretrained("Sequence", "Tokenizer", where, tokenizer, remote)
-    if len(loaded_tokenizer.get_vocab()) <= len(
-        loaded_tokenizer.all_special_tokens
-    ):  # what transformers makes of a folder without any
+    # transformers makes a tokenizer of special tokens alone from a folder without any
+    if len(loaded_tokenizer.get_vocab()) <= len(loaded_tokenizer.all_special_tokens):
         raise ModelError(f"{where} brings no tokenizer; save it there with tokenizer.save_pretrained, or pass it along")
     return module, loaded_tokenizer

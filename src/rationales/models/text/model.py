@@ -103,8 +103,7 @@ class TextModel(ModelDisplay):
         device = self.networks[0].baseline.device
         token_rows = [(number, segment, row)
                       for number, text in enumerate(encoded) for segment, row in enumerate(text.rows)]  # fmt: skip
-        views = len(self.networks)
-        count = len(token_rows)
+        views, count = len(self.networks), len(token_rows)
         width = max(len(row.units) for _, _, row in token_rows)
         longest = max(len(row.ids) for _, _, row in token_rows)
         dtype = torch.float64 if self.networks[0].baseline.dtype == torch.float64 else torch.float32
@@ -139,7 +138,7 @@ class TextModel(ModelDisplay):
             classes=len(self.labels),
             head=self.head,
             grid=None,
-            budget=token_budget(self._config(), longest, device),
+            budget=token_budget(_text_config(self.networks[0].module), longest, device),
             networks=self.networks,
             ids=table([row.ids for row in lines], self.filler, longest, torch.long),
             attention=table([[1] * len(row.ids) for row in lines], 0, longest, torch.long),
@@ -159,9 +158,7 @@ class TextModel(ModelDisplay):
         piece = Piece(where, where, int(batch.rows.view[row]), batch.lengths[row], full=True)
         keep = batch.ones()[:1].requires_grad_()
         with self.frozen():
-            stored = stored_bytes(
-                [network.module for network in self.networks], lambda: batch.forward(piece, keep, None)
-            )
+            stored = stored_bytes(batch.modules, lambda: batch.forward(piece, keep, None))
         return max(1, available_bytes(batch.device) * batch.lengths[row] // max(stored, 1))
 
     def coarse(self, dtype: torch.dtype = torch.float16) -> TextModel:
@@ -189,9 +186,6 @@ class TextModel(ModelDisplay):
                     # decoders need a padding token for batches, and find the last token by it
                     stack.enter_context(attribute_set(config, "pad_token_id", self.filler))
             yield
-
-    def _config(self) -> Any:
-        return _text_config(self.networks[0].module)
 
 
 def text_model(

@@ -65,10 +65,8 @@ class _TextPart:
     owner: list[int]
 
     def lengths(self) -> list[int]:
-        count = [0] * len(self.units)
-        for unit in self.owner:
-            count[unit] += 1
-        return count
+        count = Counter(self.owner)
+        return [count[unit] for unit in range(len(self.units))]
 
 
 @dataclass(frozen=True)
@@ -186,10 +184,8 @@ def _text_part(text: str, ids: list[int], extents: Sequence[Extent], unit: UnitK
         return _TextPart(ids, [], [])
     if unit == "token":
         raw = _without_overlaps(text, extents)
-    elif unit == "sentence":
-        raw = sentences(text)
     else:
-        raw = words(text)
+        raw = sentences(text) if unit == "sentence" else words(text)
     units, owner = assign_tokens(raw or [(0, len(text))], extents)
     return _TextPart(ids, *_split(text, units, owner, extents, longest))
 
@@ -320,9 +316,8 @@ def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, adde
     If possible without special tokens in it, for a text may hold "[CLS]".
     """
     first_match: int | None = None
-    for start in range(
-        begin, len(combined_ids) - len(part_ids) + 1
-    ):  # special tokens are few, so the first places will do
+    # special tokens are few, so the first places will do
+    for start in range(begin, len(combined_ids) - len(part_ids) + 1):
         if combined_ids[start : start + len(part_ids)] == part_ids:
             if not any(added[start : start + len(part_ids)]):
                 return start
@@ -339,9 +334,7 @@ def _row(parts: Sequence[_TextPart], frame: _Frame, cut: Sequence[Window], cuts:
     before = 0
     for number, (text_part, window) in enumerate(zip(parts, cut, strict=True)):
         shift = len(units) - window.first
-        tokens = slice(
-            bisect_left(text_part.owner, window.first), bisect_left(text_part.owner, window.last)
-        )  # owners rise
+        tokens = slice(*(bisect_left(text_part.owner, unit) for unit in (window.first, window.last)))  # owners rise
         repetitions = prod(count for other_part, count in enumerate(cuts) if other_part != number)
         owners, after = text_part.owner[tokens], frame.ids[number + 1]
         units += range(before + window.first, before + window.last)
