@@ -101,11 +101,7 @@ def reproduce(experiment: GroundTruthExperiment, request: Request) -> Experiment
 def build_report(experiment: GroundTruthExperiment, runs: ExperimentRuns, seconds: float) -> ExperimentReport:
     """The report on these runs; `seconds`: duration of this call."""
     table, printed_metrics = experiment.table(runs)
-    sections = [
-        *experiment.sections(runs),
-        ("Runs", runs_markdown(runs)),
-        ("Time", times_markdown(runs, seconds)),
-    ]
+    sections = [*experiment.sections(runs), ("Runs", runs_markdown(runs)), ("Time", times_markdown(runs, seconds))]
     titles = {key: runs.method_title(key) for key in runs.methods}
     return ExperimentReport(
         table,

@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rationales.errors import OptionError
-from rationales.groundtruth.plants.image_plants import (
-    ImagePlant,
-    Stripe,
-    check_positive,
-    distance_to_centre,
-    scale,
-)
+from rationales.groundtruth.plants.image_plants import ImagePlant, Stripe, check_positive, distance_to_centre, scale
 from rationales.groundtruth.plants.regions import Mask
 
 if TYPE_CHECKING:

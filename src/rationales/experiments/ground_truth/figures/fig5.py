@@ -106,10 +106,7 @@ def by_network(runs: ExperimentRuns) -> str:
         name: [run for run in runs.successful if run.spec.network == name] for name in runs.chosen_rows["networks"]
     }
     lines = [
-        [
-            runs.method_title(key),
-            *(format_estimate(pooled_mean(group, key, side=WITH)) for group in groups.values()),
-        ]
+        [runs.method_title(key), *(format_estimate(pooled_mean(group, key, side=WITH)) for group in groups.values())]
         for key in runs.methods
     ]
     counts = ["runs", *(str(len(group)) for group in groups.values())]
