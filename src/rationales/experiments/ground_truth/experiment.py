@@ -10,11 +10,11 @@ from typing import Any
 
 from rationales.errors import OptionError
 from rationales.evaluation.tables.table import Table
-from rationales.experiments.ground_truth.method_rows import MethodSpec
+from rationales.experiments.claims import PaperClaim, claims_markdown
+from rationales.experiments.ground_truth.method_rows import MARC, MethodSpec
 from rationales.experiments.ground_truth.reporting.run_tables import (
     ExperimentRuns,
     explaining_seconds,
-    reference_row,
     runs_markdown,
     times_markdown,
 )
@@ -43,7 +43,8 @@ class GroundTruthExperiment:
     unfinished: Callable[[RunSpec, RunSettings, RunRecord | None], bool]
     run_specs: Callable[[ChosenRows, int], list[RunSpec]]  # chosen rows, number of runs
     table: Callable[[ExperimentRuns], tuple[Table, tuple[str, ...]]]  # the table, and the metrics that are printed
-    sections: Callable[[ExperimentRuns], Sections]
+    claims: Callable[[ExperimentRuns], list[PaperClaim]]
+    sections: Callable[[ExperimentRuns], Sections]  # further sections, after the claims
     draw: Callable[[ExperimentRuns, Path], list[Path]]
     limit: int  # default number of test inputs that are explained in a run
     selected_shares: Callable[[ChosenRows], tuple[float, ...]] = lambda _: ()
@@ -101,11 +102,15 @@ def reproduce(experiment: GroundTruthExperiment, request: Request) -> Experiment
 def build_report(experiment: GroundTruthExperiment, runs: ExperimentRuns, seconds: float) -> ExperimentReport:
     """The report on these runs; `seconds`: duration of this call."""
     table, printed_metrics = experiment.table(runs)
-    sections = [*experiment.sections(runs), ("Runs", runs_markdown(runs)), ("Time", times_markdown(runs, seconds))]
-    titles = {key: runs.method_title(key) for key in runs.methods}
+    sections = [
+        ("The paper's claims", claims_markdown(experiment.claims(runs))),
+        *experiment.sections(runs),
+        ("Runs", runs_markdown(runs)),
+        ("Time", times_markdown(runs, seconds)),
+    ]
     return ExperimentReport(
         table,
-        reference_row(titles),
+        runs.method_title(MARC) if MARC in runs.methods else None,
         printed_metrics,
         tuple((title, text) for title, text in sections if text),
         experiment.title,

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rationales.evaluation.tables.statistics import DRAWS, Estimate
-from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, RunRecord
+from rationales.experiments.ground_truth.runs.run_record import BOTH, SIDES, MethodMeasures, RunRecord
 
 INPUT_RESAMPLES = 200  # resamples of a run's inputs from which the bootstrap over runs draws
-BOTH, WITH, WITHOUT = "all", "with", "without"
-SIDES = {BOTH: (0, 1), WITH: (1,), WITHOUT: (0,)}  # numbers of the manipulations: inputs of class 1 have the plant
 
 Floats = NDArray[np.float64]
 

@@ -16,6 +16,8 @@ from rationales.files import read_text, write_text
 FORMAT = 1  # incremented when older files could be misread
 DIGITS = 6  # decimals that are stored
 FOLDER = "runs"
+BOTH, WITH, WITHOUT = "all", "with", "without"
+SIDES = {BOTH: (0, 1), WITH: (1,), WITHOUT: (0,)}  # numbers of the manipulations: inputs of class 1 have the plant
 STORED_KEYS = {
     "spec": "plan",
     "fingerprint": "print",
