@@ -244,7 +244,7 @@ class TestRun:
             "People (union of further annotators)",
         ]
         assert table.metrics == METRICS
-        assert outcome.shown == MAIN
+        assert outcome.printed_metrics == MAIN
         assert table.protocol is PRESETS["marc"]
         assert len(table.inputs) == 8
         assert {name: cell.estimate.n for name, cell in table[titles[-1]].cells.items()} == {"token-f1": 4, "iou-f1": 4}
