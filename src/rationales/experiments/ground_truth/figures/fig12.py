@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -158,9 +157,7 @@ def _largest_share(runs: ExperimentRuns) -> float:
     """The largest share of the words that was requested, or that a model selects on average."""
     selected = [point.metric("selected").mean for plant in runs.plants for key in word_selections.row_titles(runs)
                 for point in word_selections.selection_points(runs, key, plant)]  # fmt: skip
-    return max(
-        [*word_selections.requested_rates(runs.chosen_rows), *(share for share in selected if not math.isnan(share))]
-    )
+    return float(np.nanmax([*word_selections.requested_rates(runs.chosen_rows), *selected]))
 
 
 def _draw_panel(axes: Any, runs: ExperimentRuns, metric: str, plant: str) -> None:
@@ -176,16 +173,14 @@ def _draw_panel(axes: Any, runs: ExperimentRuns, metric: str, plant: str) -> Non
             line_ends.append((title, positions[-1]))
     plots.label_line_ends(axes, line_ends)
     if metric in ("precision", "recall"):
-        for per_text, line_style in ((False, "-"), (True, "--")):
+        for per_text, dash in ((False, "-"), (True, "--")):
             best = sorted(
                 (point.metric("selected").mean, point.best_possible(per_text)[metric == "recall"])
                 for key in RATIONALE_MODELS
                 for point in word_selections.selection_points(runs, key, plant)
             )
             if best:
-                axes.plot(
-                    *zip(*best, strict=True), line_style, color=plots.GREEN, linewidth=1, marker="_", markersize=6
-                )
+                axes.plot(*zip(*best, strict=True), dash, color=plots.GREEN, linewidth=1, marker="_", markersize=6)
 
 
 def _dimensions(plants: tuple[str, ...], rates: tuple[float, ...]) -> tuple[Dimension, ...]:

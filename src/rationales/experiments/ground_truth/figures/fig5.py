@@ -114,9 +114,8 @@ def _by_group(runs: ExperimentRuns, groups: Mapping[str, list[RunRecord]], side:
 
 def excess_over_chance(runs: ExperimentRuns, plant: str, method: str, side: str = BOTH) -> float:
     """Mean over runs of (Attr% - area) / (1 - area): 0 is chance and 1 is perfect for any area."""
-    return finite_mean(
-        [(run_mean(run, method, side=side) - run.area) / (1 - run.area) for run in runs.with_plant(plant)]
-    )
+    group = runs.with_plant(plant)
+    return finite_mean([(run_mean(run, method, side=side) - run.area) / (1 - run.area) for run in group])
 
 
 def claims(runs: ExperimentRuns) -> list[PaperClaim]:
@@ -154,14 +153,9 @@ def _learned_claim(runs: ExperimentRuns) -> PaperClaim:
 
 
 def _imperfect_claim(runs: ExperimentRuns, paper_methods: Sequence[str]) -> PaperClaim:
-    verdicts = []
+    verdicts, groups = [], [(runs.with_plant(plant), side) for plant in runs.plants for side in SIDES]
     for reading, keys in (("the paper's five", paper_methods), ("all methods here", runs.methods)):
-        worst = {
-            key: min(
-                pooled_mean(runs.with_plant(plant), key, side=side).mean for plant in runs.plants for side in SIDES
-            )
-            for key in keys
-        }
+        worst = {key: min(pooled_mean(group, key, side=side).mean for group, side in groups) for key in keys}
         best = max(worst, key=lambda key: worst[key])
         figures = f"the best worst case is {runs.method_title(best)} with {markdown.number(worst[best])}"
         verdicts.append(ClaimVerdict(worst[best] < NEAR_PERFECT, figures, reading))

@@ -115,15 +115,12 @@ def _shapley_claim(runs: ExperimentRuns, paper_methods: Sequence[str]) -> PaperC
 
 
 def _similar_kinds_claims(runs: ExperimentRuns, paper_methods: Sequence[str]) -> list[PaperClaim]:
-    groups = {
-        distinct: [
-            run for run in runs.successful if distinct_kinds(run.spec, runs.settings) == distinct and run.spec.r > 0.5
-        ]
-        for distinct in (False, True)
-    }
-    if not all(groups.values()) or not paper_methods:
+    high_r = [run for run in runs.successful if run.spec.r > 0.5]
+    distinct = [run for run in high_r if distinct_kinds(run.spec, runs.settings)]
+    similar = [run for run in high_r if not distinct_kinds(run.spec, runs.settings)]
+    if not distinct or not similar or not paper_methods:
         return []
-    gaps = {key: pooled_mean(groups[True], key).mean - pooled_mean(groups[False], key).mean for key in paper_methods}
+    gaps = {key: pooled_mean(distinct, key).mean - pooled_mean(similar, key).mean for key in paper_methods}
     figures = ", ".join(f"{runs.method_title(key)} {markdown.number(gap)}" for key, gap in gaps.items())
     text = (
         "Similar and distinct kinds of birds make no clear difference (here: mean Attr% at r above 0.5 differs by less "

@@ -56,20 +56,17 @@ def group_runs(
     groups: dict[tuple[str, str, int], list[RunRecord]] = {}
     for run in runs.successful:
         groups.setdefault((run.spec.plant, run.spec.network, run.spec.run), []).append(run)
-    return [
-        _group_line(plant, f"{plant}, {network}, run {number + 1}", sorted(group, key=axis), axis, dashed(group[0]))
-        for (plant, network, number), group in groups.items()
-        if len(group) > 1
-    ]
+    return [_group_line(sorted(group, key=axis), axis, dashed(group[0])) for group in groups.values() if len(group) > 1]
 
 
-def _group_line(
-    plant: str, title: str, group: Sequence[RunRecord], axis: Callable[[RunRecord], float], dashed: bool
-) -> TrendLine:
+def _group_line(group: Sequence[RunRecord], axis: Callable[[RunRecord], float], dashed: bool) -> TrendLine:
+    spec = group[0].spec
+
     def y(method: str, side: str) -> tuple[float, ...]:
         return tuple(run_mean(run, method, side=side) for run in group)
 
-    return TrendLine(plant, title, tuple(axis(run) for run in group), y, dashed)
+    title = f"{spec.plant}, {spec.network}, run {spec.run + 1}"
+    return TrendLine(spec.plant, title, tuple(axis(run) for run in group), y, dashed)
 
 
 def mean_trend(lines: Sequence[TrendLine], method: str, side: str | None = None, plant: str | None = None) -> Estimate:
@@ -104,10 +101,8 @@ def trend_table(
         f"Trend: Spearman's rank correlation of Attr% with {axis}, of each line; slope: how far Attr% rises over one "
         "unit of it. With: pictures with the plant, without: those of the other class."
     )
-    titles = [line.title for line in lines]
-    table = results_table(
-        runs, runs.method_titles, titles, metrics, value, recipe=recipe, unit="lines", remarks=remarks
-    )
+    names = [line.title for line in lines]
+    table = results_table(runs, runs.method_titles, names, metrics, value, recipe=recipe, unit="lines", remarks=remarks)
     return table, metrics
 
 

@@ -61,12 +61,10 @@ def grid(
 
 def label_line_ends(axes: Any, ends: Sequence[tuple[str, tuple[float, float]]], height: float = 1.03) -> None:
     """Write the names of lines beside their last points, in the order of the points and without overlap."""
-    label_y = -height
+    y_text = -height
     for name, (x, y) in sorted(ends, key=lambda end: end[1][1]):
-        label_y = max(y, label_y + LABEL_DISTANCE * height)
-        axes.annotate(
-            name, (x, label_y), fontsize=5, color=GREY, xytext=(4, 0), textcoords="offset points", va="center"
-        )
+        y_text = max(y, y_text + LABEL_DISTANCE * height)
+        axes.annotate(name, (x, y_text), fontsize=5, color=GREY, xytext=(4, 0), textcoords="offset points", va="center")
 
 
 def bars(path: Path, rows: Mapping[str, str], columns: Sequence[str], draw: DrawPanel, *, x: str) -> Path:

@@ -62,9 +62,7 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
 
     return TrainingSetup(
         make_network=lambda: network.make(2, size),
-        data=EncodedSplits(
-            training.epoch(0), *(encode_images(modified.examples, modified.labels) for modified in (val, test))
-        ),
+        data=EncodedSplits(training.epoch(0), *(encode_images(split.examples, split.labels) for split in (val, test))),
         recipe=recipe,
         test=test,
         plant_description=f"{plant}; {' and '.join(kinds)}",

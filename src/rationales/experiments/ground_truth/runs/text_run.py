@@ -55,16 +55,9 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
     network, seed = TEXT_NETWORKS[spec.network], settings.training_seed(spec, attempt)
     texts = review_passages.read_texts(spec.data, settings.data)
     plant = find_plant(spec.plant)
-    train, val, test = (
-        modify(examples, plant, r=spec.r, seed=seed) for examples in (texts.train, texts.val, texts.test)
-    )
+    train, val, test = (modify(split, plant, r=spec.r, seed=seed) for split in (texts.train, texts.val, texts.test))
     tokenizer = word_tokenizer(example.text for example in train.examples)
-    data = EncodedSplits(
-        *(encode_texts(modified.examples, modified.labels, tokenizer) for modified in (train, val, test))
-    )
-
-    def find_fault(module: nn.Module) -> str:
-        return _excess_selection(module, data.test, spec.rate)
+    data = EncodedSplits(*(encode_texts(split.examples, split.labels, tokenizer) for split in (train, val, test)))
 
     return TrainingSetup(
         make_network=lambda: network.make(len(tokenizer), test.labels, spec.rate),
@@ -75,7 +68,7 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
         make_model=lambda module: word_model(module, tokenizer, network.title),
         required_accuracy=REQUIRED_ACCURACY,
         stop_condition=near_rate(spec.rate, SHARE_TOLERANCE) if network.selects else None,
-        find_fault=find_fault if network.selects else None,
+        find_fault=(lambda module: _excess_selection(module, data.test, spec.rate)) if network.selects else None,
         selects=network.selects,
     )
 
