@@ -23,17 +23,9 @@ from rationales.experiments.ground_truth.runs.method_measures import (
 )
 from rationales.experiments.ground_truth.runs.run_record import RunRecord, TrainingAttempt, TrainingCheckpoint
 from rationales.experiments.ground_truth.runs.run_spec import BIRDS, RunSettings, RunSpec
-from rationales.groundtruth import ModifiedData, PlantedExample
+from rationales.groundtruth import ModifiedData, PlantedExample, training
 from rationales.groundtruth.encoded_examples import EncodedExamples
-from rationales.groundtruth.training import (
-    EncodedSplits,
-    Epoch,
-    Recipe,
-    StopCondition,
-    TrainedModel,
-    count_correct,
-    train,
-)
+from rationales.groundtruth.training import EncodedSplits, Epoch, Recipe, TrainedModel, train
 from rationales.models.batch.temporary_state import attribute_set
 from rationales.models.model import Model
 
@@ -52,7 +44,7 @@ class TrainingSetup:
     make_model: Callable[[nn.Module], Model]  # wraps a trained network so that methods can explain it
     required_accuracy: float  # on the test set
     training_fold: Callable[[int], EncodedExamples] | None = None  # data of each epoch; None: always `data.train`
-    stop_condition: StopCondition | None = None  # further condition under which training may stop
+    stop_condition: training.StopCondition | None = None  # further condition under which training may stop
     find_fault: Callable[[nn.Module], str] | None = None  # reason to reject a trained network; empty: none
     selects: bool = False
 
@@ -247,7 +239,7 @@ class _CheckpointKeeper:
         self.reached = -1
 
     def __call__(self, epoch: Epoch, module: nn.Module) -> None:
-        accuracy = count_correct(module, self.test, self.setup.recipe.batch_size) / len(self.test)
+        accuracy = training.count_correct(module, self.test, self.setup.recipe.batch_size) / len(self.test)
         step = sum(accuracy > threshold for threshold in ACCURACY_STEPS)
         if step > self.reached:
             self.reached = step
