@@ -225,7 +225,7 @@ class TestTrends:
         assert holds["SHAP with a watermark shows the most consistent increase of Attr% with accuracy", "here"] is True
         assert holds["Other methods and manipulations have a mild or noisy trend", "here"] is True
         assert holds["MaRC's Attr% rises with accuracy", "with the plant"] is False
-        table, _ = fig6.table(runs)
+        table, _ = fig6.EXPERIMENT.table(runs)
         assert table["SHAP"].cells["trend-with"].values[0] == pytest.approx(1)
 
     def test_with_visibility(self):

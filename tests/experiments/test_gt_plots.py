@@ -22,8 +22,8 @@ def test_a_long_caption_stays_inside(tmp_path, columns):
     )
     path = grid(
         tmp_path / "figure.png",
-        [("one", "one")],
-        [(str(number), "column") for number in range(columns)],
+        {"row": "title"},
+        ["column"] * columns,
         lambda axes, row, column: axes.plot([0, 1], [0, 1]),
         x="x",
         y="",

@@ -65,7 +65,7 @@ def published():
 
 def verdicts(table):
     """(claim, comparison) -> holds."""
-    return {(claim.text, verdict.comparison): verdict.holds for claim in claims(table) for verdict in claim.verdicts}
+    return {(claim.text, verdict.reading): verdict.holds for claim in claims(table) for verdict in claim.verdicts}
 
 
 class TestRows:
@@ -178,7 +178,7 @@ class TestClaims:
     def test_figures_and_significance_are_told(self):
         figures = published() | {"random": {"token-f1": 0.44, "average-precision": 0.32, "iou-f1": 0.117}}
         figures_by_claim = {
-            (claim.text, verdict.comparison): verdict.figures
+            (claim.text, verdict.reading): verdict.figures
             for claim in claims(as_table(figures))
             for verdict in claim.verdicts
         }

@@ -5,12 +5,7 @@ imported from `training`, `encoded_examples`, `networks` and `explainable`.
 """
 
 from rationales.groundtruth.image_examples import ImageExample, LoadedImages, image_example, load_images
-from rationales.groundtruth.label_reassignment import (
-    Reassignment,
-    reassign,
-    reassignment_keeping,
-    uniform_reassignment,
-)
+from rationales.groundtruth.label_reassignment import Reassignment, reassign, reassignment_keeping, uniform_reassignment
 from rationales.groundtruth.modified_data import DataSplit, ModifiedData, modify, split, truncate_texts
 from rationales.groundtruth.plants.catalogue import PLANTS, find_plant
 from rationales.groundtruth.plants.image_plants import ImagePlant, PerClass

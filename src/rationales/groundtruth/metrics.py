@@ -96,12 +96,8 @@ def attribution_elsewhere(cases: Sequence[Case], seed: int = 0) -> AttributionSh
 
 def attribution_by_label(cases: Sequence[Case], seed: int = 0) -> Mapping[str, AttributionShare]:
     """`attribution_on_region` for each label: inputs with and without the plant are separate questions (section 5)."""
-    return {label: attribution_on_region(members, seed) for label, members in group_by_label(cases).items()}
-
-
-def group_by_label(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    """The cases of each label."""
-    return {label: [case for case in cases if case.label == label] for label in sorted({case.label for case in cases})}
+    labels = sorted({case.label for case in cases})
+    return {label: attribution_on_region([case for case in cases if case.label == label], seed) for label in labels}
 
 
 def selection_quality(cases: Sequence[Case], selections: Sequence[Mask], seed: int = 0) -> SelectionQuality:

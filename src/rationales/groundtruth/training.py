@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import nn, optim
 
 from rationales.errors import ModelError, OptionError
 from rationales.groundtruth.encoded_examples import EncodedExamples
@@ -144,10 +144,8 @@ def train(
                 on_epoch(history[-1], module)
             if progress is not None:
                 progress(number / recipe.epochs)
-            accurate = accuracy > recipe.target_accuracy and (
-                stop_condition is None or stop_condition(module, data.val)
-            )
-            reached = accurate and number >= recipe.min_epochs
+            ready = accuracy > recipe.target_accuracy and (stop_condition is None or stop_condition(module, data.val))
+            reached = ready and number >= recipe.min_epochs
             if reached:
                 break
             if best is None or accuracy >= best[0]:
@@ -187,12 +185,9 @@ class _Training:
 
     def __init__(self, module: nn.Module, recipe: Recipe, seed: int, half: bool) -> None:
         self.module, self.recipe, self.half = module, recipe, half
-        self.optimizer = torch.optim.AdamW(
-            module.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            self.optimizer, lambda step: min(1.0, (step + 1) / (recipe.warmup_steps + 1))
-        )
+        self.optimizer = optim.AdamW(module.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+        warmup = recipe.warmup_steps + 1
+        self.schedule = optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: min(1.0, (step + 1) / warmup))
         self.shuffle = torch.Generator().manual_seed(whole_number("the seed", seed))
 
     def run_epoch(self, examples: EncodedExamples, epochs_done: int) -> float:

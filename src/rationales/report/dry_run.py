@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rationales.evaluation.tables.markdown import number
 from rationales.groundtruth.dryrun.results import DryRun, ExplainedInput, MethodResult, PlantResult
 from rationales.groundtruth.dryrun.text_report import (
     COLUMNS,
@@ -23,7 +24,6 @@ from rationales.groundtruth.dryrun.text_report import (
     details,
     has_distractors,
     headline,
-    numeral,
     remarks,
     settings_of,
     visible_columns,
@@ -192,7 +192,7 @@ def _method_section(method: MethodResult) -> str:
 
 def _figure(explained: ExplainedInput) -> str:
     name, rationale = explained.planted.example.name, explained.rationale
-    caption = escape(f"{name} · Attr% {numeral(explained.share)}, gain {numeral(explained.gain)}")
+    caption = escape(f"{name} · Attr% {number(explained.share)}, gain {number(explained.gain)}")
     if isinstance(rationale.units, Grid):
         captions = ("The image with the plant's region outlined", "Scores")
         images = "".join(

@@ -10,14 +10,10 @@ from typing import Any
 
 from rationales.errors import OptionError
 from rationales.evaluation.tables.table import Table
-from rationales.experiments.ground_truth.method_rows import MethodSpec
-from rationales.experiments.ground_truth.reporting.run_tables import (
-    ExperimentRuns,
-    explaining_seconds,
-    reference_row,
-    runs_markdown,
-    times_markdown,
-)
+from rationales.experiments.claims import PaperClaim, claims_markdown
+from rationales.experiments.ground_truth.method_rows import MARC, MethodSpec
+from rationales.experiments.ground_truth.reporting import run_tables
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
 from rationales.experiments.ground_truth.row_choices import Dimension, choose_rows
 from rationales.experiments.ground_truth.runs import parallel
 from rationales.experiments.ground_truth.runs.run_record import RunFolder, RunRecord
@@ -43,7 +39,8 @@ class GroundTruthExperiment:
     unfinished: Callable[[RunSpec, RunSettings, RunRecord | None], bool]
     run_specs: Callable[[ChosenRows, int], list[RunSpec]]  # chosen rows, number of runs
     table: Callable[[ExperimentRuns], tuple[Table, tuple[str, ...]]]  # the table, and the metrics that are printed
-    sections: Callable[[ExperimentRuns], Sections]
+    claims: Callable[[ExperimentRuns], list[PaperClaim]]
+    sections: Callable[[ExperimentRuns], Sections]  # further sections, after the claims
     draw: Callable[[ExperimentRuns, Path], list[Path]]
     limit: int  # default number of test inputs that are explained in a run
     selected_shares: Callable[[ChosenRows], tuple[float, ...]] = lambda _: ()
@@ -102,14 +99,14 @@ def build_report(experiment: GroundTruthExperiment, runs: ExperimentRuns, second
     """The report on these runs; `seconds`: duration of this call."""
     table, printed_metrics = experiment.table(runs)
     sections = [
+        ("The paper's claims", claims_markdown(experiment.claims(runs))),
         *experiment.sections(runs),
-        ("Runs", runs_markdown(runs)),
-        ("Time", times_markdown(runs, seconds)),
+        ("Runs", run_tables.runs_markdown(runs)),
+        ("Time", run_tables.times_markdown(runs, seconds)),
     ]
-    titles = {key: runs.method_title(key) for key in runs.methods}
     return ExperimentReport(
         table,
-        reference_row(titles),
+        runs.method_title(MARC) if MARC in runs.methods else None,
         printed_metrics,
         tuple((title, text) for title, text in sections if text),
         experiment.title,
@@ -121,9 +118,9 @@ def progress_line(record: RunRecord, done: int, total: int) -> str:
     """The line that is logged for a finished run."""
     if record.failed:
         return f"[{done}/{total}] {record.spec.title}: failed; {record.failed} ({record.seconds:.1f} s)"
-    attempt = record.last_attempt
+    attempt, explaining = record.last_attempt, run_tables.explaining_seconds(record)
     return (
         f"[{done}/{total}] {record.spec.title}: accuracy {attempt.accuracy:.1%} after {attempt.epochs} epochs "
         f"({attempt.seconds:.1f} s, training {len(record.attempts)}), {len(record.measures)} methods on "
-        f"{len(record.input_names)} inputs in {explaining_seconds(record):.1f} s, {record.seconds:.1f} s in all"
+        f"{len(record.input_names)} inputs in {explaining:.1f} s, {record.seconds:.1f} s in all"
     )

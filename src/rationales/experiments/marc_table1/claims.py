@@ -12,18 +12,9 @@ from dataclasses import dataclass, replace
 
 from rationales.evaluation.metrics import METRICS
 from rationales.evaluation.tables.table import Table, short
-from rationales.experiments.marc_table1.row_specs import (
-    ABLATIONS,
-    DEFAULT,
-    MARC,
-    PUBLISHED_COLUMNS,
-    RANDOM,
-    RIVALS,
-    ROWS,
-    SHAPLEY,
-    SMOOTHED,
-    key_of,
-)
+from rationales.experiments.claims import ClaimVerdict, PaperClaim
+from rationales.experiments.marc_table1 import row_specs
+from rationales.experiments.marc_table1.row_specs import ABLATIONS, MARC, PUBLISHED_COLUMNS, RANDOM, RIVALS, ROWS
 
 NEAR_ZERO = 0.05  # a sufficiency up to this is close to the best possible one, 0
 LARGE_MARGIN = 1.2  # ratio to the best rival; 1.30 in the paper
@@ -39,28 +30,6 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class ComparisonVerdict:
-    """Whether a claim holds in one comparison; None: rows are missing."""
-
-    comparison: str
-    holds: bool | None
-    figures: str
-
-    @property
-    def word(self) -> str:
-        """'holds', 'does not hold' or 'not judged'."""
-        return "not judged" if self.holds is None else "holds" if self.holds else "does not hold"
-
-
-@dataclass(frozen=True)
-class JudgedClaim:
-    """One claim of the paper and its verdicts."""
-
-    text: str
-    verdicts: tuple[ComparisonVerdict, ...]
-
-
-@dataclass(frozen=True)
 class RowComparison:
     """The means that claims are judged by: which row is MaRC, and which rows are its rivals."""
 
@@ -69,10 +38,6 @@ class RowComparison:
     marc: str = MARC
     rivals: Sequence[str] = RIVALS
     p: Callable[[str, str], float] = lambda _row, _metric: math.nan  # value of a row's difference to MaRC
-
-    def missing(self, rows: Sequence[str]) -> list[str]:
-        """The rows without means."""
-        return [key for key in rows if key not in self.means]
 
     def better(self, row: str, rival: str, metric: str) -> bool:
         """Whether the mean of `row` is better than that of `rival`."""
@@ -97,32 +62,37 @@ class RowComparison:
 Judge = Callable[[RowComparison], tuple[bool, str]]
 
 
-def claims(table: Table) -> list[JudgedClaim]:
+def claims(table: Table) -> list[PaperClaim]:
     """All claims, each with a verdict for every comparison that this table allows."""
     comparisons = _comparisons(table)
     with_ablations = [rows for rows in comparisons if rows.marc == MARC and rows.rivals is RIVALS]
     with_random = [rows for rows in comparisons if RANDOM in rows.means and rows.rivals is RIVALS]
     return [
-        *(_judged(text, comparisons, judge, of_rivals=True) for text, judge in _CLAIMS_ON_RIVALS),
-        *(_judged(text, with_ablations, judge, of_rivals=False) for text, judge in _CLAIMS_ON_ABLATIONS),
-        JudgedClaim(_CONTROL_CLAIM, tuple(map(_better_than_random, with_random))),
+        *(_judged(text, judge, comparisons, lambda rows: rows.rivals) for text, judge in _CLAIMS_ON_RIVALS),
+        *(_judged(text, judge, with_ablations, lambda _: ABLATIONS) for text, judge in _CLAIMS_ON_ABLATIONS),
+        _judged(_CONTROL_CLAIM, _better_than_random, with_random, lambda _: [RANDOM]),
     ]
 
 
-def _judged(text: str, comparisons: Sequence[RowComparison], judge: Judge, *, of_rivals: bool) -> JudgedClaim:
-    return JudgedClaim(text, tuple(_verdict(rows, judge, of_rivals=of_rivals) for rows in comparisons))
+def _judged(
+    text: str,
+    judge: Judge,
+    comparisons: Sequence[RowComparison],
+    needed: Callable[[RowComparison], Sequence[str]],  # the rows that decide, beside MaRC
+) -> PaperClaim:
+    return PaperClaim(None, text, tuple(_verdict(rows, judge, [rows.marc, *needed(rows)]) for rows in comparisons))
 
 
 def _comparisons(table: Table) -> list[RowComparison]:
-    keys = {key: row for row in table.rows if (key := key_of(row.title)) is not None}
+    keys = {key: row for row in table.rows if (key := row_specs.key_of(row.title)) is not None}
     means = {
         key: {name: cell.estimate.mean for name, cell in row.cells.items() if name in NAMES}
         for key, row in keys.items()
     }
     published = {key: spec.figures() for key, spec in ROWS.items() if spec.published}
-    smoothed = tuple(key + SMOOTHED for key in RIVALS)
+    smoothed = tuple(key + row_specs.SMOOTHED for key in RIVALS)
     comparisons = [RowComparison("the paper's own figures", published)]
-    for marc, name in ((MARC, "here"), (DEFAULT, "here, default settings")):
+    for marc, name in ((MARC, "here"), (row_specs.DEFAULT, "here, default settings")):
         if marc not in keys:
             comparisons += [RowComparison(name, means, marc)] if marc == MARC else []
             continue
@@ -137,13 +107,11 @@ def _comparisons(table: Table) -> list[RowComparison]:
     return comparisons
 
 
-def _verdict(rows: RowComparison, judge: Judge, *, of_rivals: bool) -> ComparisonVerdict:
-    needed = [rows.marc, *(rows.rivals if of_rivals else ABLATIONS)]
-    if missing := rows.missing(needed):
+def _verdict(rows: RowComparison, judge: Judge, needed: Sequence[str]) -> ClaimVerdict:
+    if missing := [key for key in needed if key not in rows.means]:
         names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        return ComparisonVerdict(rows.name, None, f"no row {names}")
-    holds, figures = judge(rows)
-    return ComparisonVerdict(rows.name, holds, figures)
+        return ClaimVerdict(None, f"no row {names}", rows.name)
+    return ClaimVerdict(*judge(rows), rows.name)
 
 
 def _best_agreement(metric: str) -> Judge:
@@ -169,7 +137,7 @@ def _only_shapley(rows: RowComparison) -> tuple[bool, str]:
     numbers = " and ".join(f"{name} {short(rows.means[rows.marc][name])}" for name in measures)
     better = [f"{ROWS[key].title} ({' and '.join(short(rows.means[key][name]) for name in measures)})" for key in both]
     figures = f"{ROWS[rows.marc].title} {numbers}; better in both: {', '.join(better) or 'none'}"
-    return [ROWS[key].unsmoothed_key for key in both] == [SHAPLEY], figures
+    return [ROWS[key].unsmoothed_key for key in both] == [row_specs.SHAPLEY], figures
 
 
 def _near_zero(rows: RowComparison) -> tuple[bool, str]:
@@ -202,16 +170,14 @@ def _essential(ablation: str) -> Judge:
     return judge
 
 
-def _better_than_random(rows: RowComparison) -> ComparisonVerdict:
-    if rows.missing([rows.marc]):
-        return ComparisonVerdict(rows.name, None, f"no row {rows.marc}")
+def _better_than_random(rows: RowComparison) -> tuple[bool, str]:
     won = [name for name in AGREEMENT if rows.better(rows.marc, RANDOM, name)]
     figures = "; ".join(
         f"{NAMES[name]} {short(rows.means[rows.marc][name])}, random {short(rows.means[RANDOM][name])}"
         f"{rows.p_text(RANDOM, name)}"
         for name in AGREEMENT
     )
-    return ComparisonVerdict(rows.name, len(won) == len(AGREEMENT), figures)
+    return len(won) == len(AGREEMENT), figures
 
 
 _CLAIMS_ON_RIVALS: tuple[tuple[str, Judge], ...] = (

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.table import Table, TableRow, short
-from rationales.experiments.marc_table1.claims import JudgedClaim, claims
-from rationales.experiments.marc_table1.row_specs import (
-    DEFAULT,
-    MARC,
-    PUBLISHED_COLUMNS,
-    RANDOM,
-    ROWS,
-    RULE_METRICS,
-    RULES,
-    WIDTHS,
-    key_of,
-)
+from rationales.experiments.claims import claims_markdown
+from rationales.experiments.marc_table1 import row_specs
+from rationales.experiments.marc_table1.claims import NAMES, claims
+from rationales.experiments.marc_table1.row_specs import DEFAULT, MARC, RANDOM, ROWS, RULE_METRICS, RULES
 
-HEADINGS = {
-    "token-f1": "token F1",
-    "average-precision": "mAP",
-    "iou-f1": "IoU F1",
-    "sufficiency": "suff. ↓",
-    "comprehensiveness": "comp. ↑",
-    "selected-share": "share",
-}
+HEADINGS = {**NAMES, "sufficiency": "suff. ↓", "comprehensiveness": "comp. ↑", "selected-share": "share"}
 RULE_TITLES = {
     "fitted": "fitted, leave-one-out (needs marks)",
     "gold-length": "as many as people marked (oracle)",
@@ -42,9 +28,9 @@ def sections(
     table: Table, widths: Mapping[str, Mapping[str, float]], validation: int, seconds: float
 ) -> list[tuple[str, str]]:
     """(title, text) of every section that is not empty."""
-    rows = {key: row for row in table.rows if (key := key_of(row.title)) is not None}
+    rows = {key: row for row in table.rows if (key := row_specs.key_of(row.title)) is not None}
     candidates = [
-        ("The paper's claims", claim_list(claims(table))),
+        ("The paper's claims", claims_markdown(claims(table))),
         ("Calibrated rationales: how many words, with and without people's marks", calibrated(rows)),
         ("The paper's own figures (BERT-base)", published()),
         (
@@ -54,15 +40,6 @@ def sections(
         ("Time", times(rows, len(table.inputs), seconds)),
     ]
     return [(title, text) for title, text in candidates if text]
-
-
-def claim_list(judged_claims: Sequence[JudgedClaim]) -> str:
-    """Every claim with a line for each verdict."""
-    lines = []
-    for claim in judged_claims:
-        lines.append(f"- **{claim.text}**")
-        lines += [f"  - {verdict.comparison}: **{verdict.word}** ({verdict.figures})" for verdict in claim.verdicts]
-    return "\n".join(lines)
 
 
 def calibrated(rows: Mapping[str, TableRow]) -> str:
@@ -75,18 +52,18 @@ def calibrated(rows: Mapping[str, TableRow]) -> str:
     for rule in RULES:
         names = [metric if rule == RULES[0] else f"{metric}@{rule}" for metric in RULE_METRICS]
         lines.append([RULE_TITLES[rule], *(_cell(rows[key], name) for key in keys for name in names)])
-    return _table(["words selected by", *headings], lines)
+    return markdown.table(["words selected by", *headings], lines)
 
 
 def published() -> str:
     """Table 1 as published."""
     lines = [[spec.title, *(short(figure) for figure in spec.published)] for spec in ROWS.values() if spec.published]
-    return _table(["method", *(HEADINGS[name] for name in PUBLISHED_COLUMNS)], lines)
+    return markdown.table(["method", *(HEADINGS[name] for name in row_specs.PUBLISHED_COLUMNS)], lines)
 
 
 def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
     """The criterion at every width; the selected width is bold."""
-    names = ["none", *(f"{width:g}" for width in WIDTHS)]
+    names = ["none", *(f"{width:g}" for width in row_specs.WIDTHS)]
     lines = []
     for key, means in widths.items():
         if key not in ROWS or set(names) - set(means):
@@ -96,7 +73,7 @@ def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
     if not lines:
         return ""
     remark = "People marked only part of what matters in these reviews, so all figures are lower than on test reviews."
-    table = _table(["method", "not smoothed", *(f"s = {name}" for name in names[1:])], lines)
+    table = markdown.table(["method", "not smoothed", *(f"s = {name}" for name in names[1:])], lines)
     return f"{table}\n\n{remark}"
 
 
@@ -115,21 +92,7 @@ def times(rows: Mapping[str, TableRow], inputs: int, seconds: float) -> str:
 
 
 def _cell(row: TableRow, name: str) -> str:
-    estimate = row.cells[name].estimate if name in row.cells else None
-    if estimate is None or estimate.n == 0:
-        return "–"
-    interval = "" if math.isnan(estimate.low) else f" [{short(estimate.low)} {short(estimate.high)}]"
-    return short(estimate.mean) + interval
-
-
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(
-        [
-            "| " + " | ".join(headings) + " |",
-            "| --- " * len(headings) + "|",
-            *("| " + " | ".join(cells) + " |" for cells in lines),
-        ]
-    )
+    return markdown.estimate(row.cells[name].estimate) if name in row.cells else "–"
 
 
 def duration(seconds: float) -> str:

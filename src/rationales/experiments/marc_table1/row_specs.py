@@ -89,14 +89,7 @@ def _smoothed(spec: RowSpec) -> RowSpec:
 # In the order of the table.
 ROWS: dict[str, RowSpec] = {
     spec.key: spec
-    for spec in (
-        *_MARC,
-        *_RIVALS,
-        *map(_smoothed, _RIVALS),
-        *_ABLATIONS,
-        *_CHANCE,
-        *map(_smoothed, _CHANCE),
-    )
+    for spec in (*_MARC, *_RIVALS, *map(_smoothed, _RIVALS), *_ABLATIONS, *_CHANCE, *map(_smoothed, _CHANCE))
 }
 RIVALS = tuple(spec.key for spec in _RIVALS)
 ABLATIONS = tuple(spec.key for spec in _ABLATIONS)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rationales.data import Example, read_data
 from rationales.errors import RationalesError
@@ -19,21 +20,9 @@ from rationales.evaluation.sampling import evenly
 from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
-from rationales.experiments.marc_table1 import widths
+from rationales.experiments.marc_table1 import row_specs, widths
 from rationales.experiments.marc_table1.report import duration, sections
-from rationales.experiments.marc_table1.row_specs import (
-    MAIN,
-    MARC,
-    METRICS,
-    RIVALS,
-    ROWS,
-    SALIENCY_SUM,
-    SMOOTHED,
-    RowSpec,
-    key_of,
-    row_title,
-    select_rows,
-)
+from rationales.experiments.marc_table1.row_specs import MAIN, METRICS, SMOOTHED, RowSpec
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.methods import METHODS
@@ -51,27 +40,18 @@ TITLE = "MaRC, Table 1: rationales of movie reviews"
 def reproduce(request: Request) -> ExperimentReport:
     """The table with its claims and remarks."""
     began = time.perf_counter()
-    specs = select_rows(request.rows)
+    specs = row_specs.select_rows(request.rows)
     specs = [_fast(spec) for spec in specs] if request.tf32 else specs
     test = evenly(read_data(DATA, "test", request.data), request.limit)
     validation_limit = request.validation or min(VALIDATION, request.limit or VALIDATION)
     validation = evenly(read_data(DATA, "val", request.data), validation_limit)
     with _precision(request.tf32):
         model = load(request.model or MODEL, device=request.device)
+        shared: dict[str, Any] = {"seed": request.seed, "cache": request.cache, "coarse": request.tf32}
         work = _TableRun(
             request,
-            prepare_evaluation(
-                model, test, "marc", METRICS, seed=request.seed, cache=request.cache, coarse=request.tf32
-            ),
-            prepare_evaluation(
-                model,
-                validation,
-                "marc",
-                [widths.CRITERION],
-                seed=request.seed,
-                cache=request.cache,
-                coarse=request.tf32,
-            ),
+            prepare_evaluation(model, test, "marc", METRICS, **shared),
+            prepare_evaluation(model, validation, "marc", [widths.CRITERION], **shared),
             _fingerprints(model, request, validation),
         )
         work.carry_over()
@@ -121,7 +101,7 @@ class _TableRun:
         if spec.key.endswith(SMOOTHED):
             on_validation = share * self._scoring_cost(spec) / self.cost(spec)
             width = self._width(spec, self._report(begin, on_validation))
-        entry = MethodEntry(spec.method, spec.options, width, row_title(spec, width))
+        entry = MethodEntry(spec.method, spec.options, width, row_specs.row_title(spec, width))
         (row,) = self.test.rows(
             resolve_entries([entry], None, "text")[:1], self._report(begin + on_validation, share - on_validation)
         )
@@ -150,7 +130,7 @@ class _TableRun:
         except RationalesError:
             old = None
         if old is not None and self._matches(old):
-            self.rows = {key: row for row in old.rows if (key := key_of(row.title)) is not None}
+            self.rows = {key: row for row in old.rows if (key := row_specs.key_of(row.title)) is not None}
             self.widths = widths.load(out / "widths.json")
             return
         (out / "table.json").replace(out / OUTDATED_FILE)
@@ -178,7 +158,7 @@ class _TableRun:
 
     def _ordered_rows(self) -> list[TableRow]:
         """The rows in the order of the table."""
-        return [self.rows[key] for key in ROWS if key in self.rows]
+        return [self.rows[key] for key in row_specs.ROWS if key in self.rows]
 
     def outcome(self, seconds: float) -> ExperimentReport:
         accuracy = self.test.accuracy()
@@ -189,7 +169,7 @@ class _TableRun:
                 "(faithfulness, occlusion, LIME, Shapley sampling) in float16, on cards that have them."
             )
         table = self._table([*self._ordered_rows(), *people(self.test.examples)], remarks)
-        marc = self.rows.get(MARC)
+        marc = self.rows.get(row_specs.MARC)
         report_sections = sections(table, self.widths, len(self.validation.examples), seconds)
         return ExperimentReport(table, marc.title if marc else None, MAIN, tuple(report_sections), TITLE)
 
@@ -230,7 +210,7 @@ def _remarks(accuracy: float, keys: Collection[str]) -> list[str]:
     remarks = [
         f"The model classifies {100 * accuracy:.1f} % of these reviews correctly; methods explain the gold label."
     ]
-    if set(RIVALS) & set(keys):
+    if set(row_specs.RIVALS) & set(keys):
         remarks.append(
             "Rivals have the paper's settings: occlusion of 5 words, integrated gradients with 50 steps from PAD, LIME "
             "with 50 samples that replace 5 to 13 % of the words and the next three, Shapley values from 25 orders."
@@ -240,7 +220,7 @@ def _remarks(accuracy: float, keys: Collection[str]) -> list[str]:
             "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words; its width s is chosen on validation reviews by "
             "mAP, the mean of their marks as they are and widened to whole sentences (on them only a part was marked)."
         )
-    if SALIENCY_SUM in keys:
+    if row_specs.SALIENCY_SUM in keys:
         remarks.append(
             "Saliency, sum: a model that normalises its embeddings (BERT and its relatives) takes out a shift of all "
             "their numbers, so that the sum of a gradient is nothing but rounding; the row is the paper's."

@@ -36,9 +36,7 @@ def measure(study: PreparedEvaluation, spec: RowSpec, progress: Progress | None 
     # the first row computes the scores, all others only smooth them
     rows = study.rows(selected, None if progress is None else lambda done: progress(min(1.0, done * len(selected))))
     widened = [in_sentences(example) for example in study.examples]
-    wide = replace(
-        study, examples=widened, gold=[gold_words(example) for example in widened]
-    )  # shares the cached scores
+    wide = replace(study, examples=widened, gold=[gold_words(example) for example in widened])  # shares cached scores
     return {
         row.title: (row.cells[CRITERION].estimate.mean + wide_row.cells[CRITERION].estimate.mean) / 2
         for row, wide_row in zip(rows, wide.rows(selected), strict=True)

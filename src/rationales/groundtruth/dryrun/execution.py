@@ -18,6 +18,7 @@ from rationales.data.example import Example
 from rationales.errors import OptionError, RationalesError
 from rationales.evaluation.entries import MethodEntry, ResolvedEntry
 from rationales.evaluation.tables.statistics import estimate
+from rationales.groundtruth import metrics
 from rationales.groundtruth.dryrun.input_data import InputData, prepare_data
 from rationales.groundtruth.dryrun.network_under_test import ModelFactory, NetworkUnderTest, build_network
 from rationales.groundtruth.dryrun.planted_training import PlantedSplits, plant_splits, select_inputs, train_on_plant
@@ -33,21 +34,15 @@ from rationales.groundtruth.dryrun.settings import (
     resolve_settings,
 )
 from rationales.groundtruth.dryrun.verdict import MIN_INPUTS, judge
-from rationales.groundtruth.metrics import (
-    Case,
-    attribution_by_label,
-    attribution_on_distractors,
-    attribution_on_region,
-    make_case,
-)
 from rationales.groundtruth.plants.plant import Plant, PlantedExample
 from rationales.groundtruth.training import seeded
 from rationales.methods import Method
+from rationales.methods.method import Progress
 from rationales.models.pretrained import device_of
 from rationales.pipeline.explain import explain
 from rationales.version import __version__
 
-ProgressBar = Callable[[str], AbstractContextManager[Callable[[float], None] | None]]
+ProgressBar = Callable[[str], AbstractContextManager[Progress | None]]
 SHORT_OPTIONS = {"steps": 3, "samples": 8, "orders": 1}  # options of a method in the trial before training
 
 
@@ -189,7 +184,7 @@ def _run_method(
     inputs: Sequence[PlantedExample],
     entry: ResolvedEntry,
     seed: int,
-    progress: Callable[[float], None] | None,
+    progress: Progress | None,
 ) -> MethodResult:
     """Explain the inputs with one method, and measure whether it finds the plant."""
     error_message, rationales = "", []
@@ -200,16 +195,16 @@ def _run_method(
         error_message = str(error)
     seconds = (time.perf_counter() - started) / len(inputs) if rationales else math.nan
     explained = tuple(
-        ExplainedInput(planted, rationale, make_case(planted, rationale))
+        ExplainedInput(planted, rationale, metrics.make_case(planted, rationale))
         for planted, rationale in zip(inputs, rationales, strict=bool(rationales))
     )
     cases = [explained_input.case for explained_input in explained]
     return MethodResult(
         title=entry.title,
         verdict=judge(cases, seed) if cases else None,
-        region=attribution_on_region(cases, seed),
-        distractors=attribution_on_distractors(cases, seed),
-        labels=attribution_by_label(cases, seed),
+        region=metrics.attribution_on_region(cases, seed),
+        distractors=metrics.attribution_on_distractors(cases, seed),
+        labels=metrics.attribution_by_label(cases, seed),
         top_unit=estimate(np.array([_top_unit_in_region(case) for case in cases], dtype=float), seed=seed),
         seconds=seconds,
         explained=explained,
@@ -217,7 +212,7 @@ def _run_method(
     )
 
 
-def _top_unit_in_region(case: Case) -> float:
+def _top_unit_in_region(case: metrics.Case) -> float:
     """1 if the unit with the highest score lies on the plant, else 0; with ties, the share of them on the plant."""
     magnitudes = np.abs(case.scores)
     return float(case.region[magnitudes == magnitudes.max()].mean())
@@ -229,7 +224,7 @@ def _explain(
     method: Method,
     smooth: float | None,
     seed: int,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Any]:
     return explain(
         network.model(),
@@ -244,10 +239,7 @@ def _explain(
 
 
 def _try_methods(
-    network: NetworkUnderTest,
-    planted: PlantedExample,
-    entries: Sequence[ResolvedEntry],
-    progress: Callable[[float], None] | None,
+    network: NetworkUnderTest, planted: PlantedExample, entries: Sequence[ResolvedEntry], progress: Progress | None
 ) -> None:
     """Try the network and all methods on one input before training, with as few steps as their options allow."""
     network.check(planted.example)

@@ -64,13 +64,11 @@ def prepare_data(
     return InputData(name, "image", loaded.examples, tuple(notes))
 
 
-def check_count(count: int, bound: float) -> None:
+def check_count(n: int, bound: float) -> None:
     """Raise a DataError if so few examples cannot show that a model relies on a plant."""
     enough = -(-min_test_size(bound) // min(SHARES))
-    if count < enough:
-        raise DataError(
-            f"there are {count} examples, too few to train, validate and test; give about {enough:.0f} or more"
-        )
+    if n < enough:
+        raise DataError(f"there are {n} examples, too few to train, validate and test; give about {enough:.0f} or more")
 
 
 def _read_examples(

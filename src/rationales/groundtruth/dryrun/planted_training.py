@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -17,6 +17,7 @@ from rationales.groundtruth.modified_data import ModifiedData, modify, split
 from rationales.groundtruth.plants.insertions import Trigger
 from rationales.groundtruth.plants.plant import Plant, PlantedExample, random_generator
 from rationales.groundtruth.training import EncodedSplits, Recipe, TrainedModel, train
+from rationales.methods.method import Progress
 from rationales.models.batch.randomness import content_key
 
 MIN_TRAINING_EXAMPLES = 512  # per epoch; smaller data are drawn several times
@@ -67,7 +68,7 @@ def train_on_plant(
     recipe: Recipe,
     seed: int,
     device: str | torch.device | None,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> TrainedModel:
     """Train on labels and plants that are drawn anew in every epoch, so that nothing can be memorised."""
     train_draws = _n_draws(len(splits.train.planted), MIN_TRAINING_EXAMPLES)
@@ -78,13 +79,11 @@ def train_on_plant(
         network.encode(splits.test.examples),
     )
 
-    def epoch_data(epoch: int) -> EncodedExamples:
+    def redrawn(epoch: int) -> EncodedExamples:
         draws = range(epoch * train_draws, (epoch + 1) * train_draws)
         return network.encode(list(draw_training_examples(splits.train, draws)))
 
-    return train(
-        lambda: network.module, data, recipe, seed=seed, device=device, epoch_data=epoch_data, progress=progress
-    )
+    return train(lambda: network.module, data, recipe, seed=seed, device=device, epoch_data=redrawn, progress=progress)
 
 
 def select_inputs(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rationales.evaluation.tables.statistics import Estimate
-from rationales.evaluation.tables.table import short
+from rationales.evaluation.tables.markdown import estimate, number, table
 from rationales.groundtruth.dryrun.results import DryRun, MethodResult, PlantResult
 from rationales.groundtruth.dryrun.verdict import CHANCE_GAIN, FOUND_GAIN
 
@@ -50,6 +49,7 @@ def settings_of(run: DryRun, result: PlantResult) -> dict[str, str]:
     n_train, n_val, n_test = result.split_sizes
     reliance = result.reliance
     kept = "drawn anew for every example" if result.r is None else f"kept with probability r = {result.r:g}"
+    n_explained = max((len(method.explained) for method in result.methods), default=0)
     conclusion = "the model relies on it" if reliance.relies else "the model need not rely on it"
     return {
         "Plant": f"{result.plant.name}: {parameters(result)}",
@@ -62,14 +62,9 @@ def settings_of(run: DryRun, result: PlantResult) -> dict[str, str]:
         f"{reliance.accuracy:.1%} in test",
         "Reliance": f"{reliance.correct} of {reliance.n} correct, p = {reliance.p_value:.2g} without the plant: "
         f"{conclusion}",
-        "Explained": f"{n_explained(result)} planted test inputs that the model predicts correctly",
+        "Explained": f"{n_explained} planted test inputs that the model predicts correctly",
         "Seed": f"{run.seed}",
     }
-
-
-def n_explained(result: PlantResult) -> int:
-    """How many inputs were explained with each method."""
-    return max((len(method.explained) for method in result.methods), default=0)
 
 
 def remarks(result: PlantResult) -> list[str]:
@@ -97,11 +92,11 @@ def cells(result: MethodResult) -> tuple[str, ...]:
     return (
         result.title,
         verdict_cell,
-        interval(result.region.attribution),
-        numeral(result.region.area.mean),
-        interval(verdict.gain) if verdict is not None else "–",
-        numeral(result.top_unit.mean),
-        interval(result.distractors.attribution) if result.distractors.attribution.n else "–",
+        estimate(result.region.attribution),
+        number(result.region.area.mean),
+        estimate(verdict.gain) if verdict is not None else "–",
+        number(result.top_unit.mean),
+        estimate(result.distractors.attribution) if result.distractors.attribution.n else "–",
         str(result.region.attribution.n),
         "–" if math.isnan(result.seconds) else f"{result.seconds:.3g}",
     )
@@ -109,10 +104,10 @@ def cells(result: MethodResult) -> tuple[str, ...]:
 
 def parameters(result: PlantResult) -> str:
     """'top 10, left 10, height 80'."""
-    written = (
-        (name, "/".join(value) if isinstance(value, tuple) else value) for name, value in result.parameters.items()
+    texts = {key: "/".join(value) if isinstance(value, tuple) else value for key, value in result.parameters.items()}
+    return ", ".join(
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in texts.items()
     )
-    return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in written)
 
 
 def has_distractors(result: PlantResult) -> bool:
@@ -125,22 +120,11 @@ def visible_columns(result: PlantResult) -> list[int]:
     return [index for index, name in enumerate(COLUMNS) if has_distractors(result) or name != "on distractors"]
 
 
-def interval(value: Estimate) -> str:
-    """'.614 [.581 .648]'."""
-    return numeral(value.mean) + ("" if math.isnan(value.low) else f" [{short(value.low)} {short(value.high)}]")
-
-
-def numeral(value: float) -> str:
-    """'.614'; a dash for NaN."""
-    return "–" if math.isnan(value) else short(value)
-
-
 def _section(run: DryRun, result: PlantResult) -> Iterator[str]:
     yield f"**{headline(result)}**"
     if result.methods:
         columns = visible_columns(result)
-        rows = [COLUMNS, *(cells(method) for method in result.methods)]
-        lines = ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows]
-        yield "\n".join([lines[0], "| --- " * len(columns) + "|", *lines[1:]])
+        headings, *lines = ([row[i] for i in columns] for row in (COLUMNS, *map(cells, result.methods)))
+        yield table(headings, lines)
         yield f"{LEGEND}."
     yield "\n".join(f"- {line}." for line in details(run, result))

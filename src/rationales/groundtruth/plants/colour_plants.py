@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rationales.errors import OptionError
-from rationales.groundtruth.plants.image_plants import (
-    ImagePlant,
-    Stripe,
-    check_positive,
-    distance_to_centre,
-    scale,
-)
+from rationales.groundtruth.plants.image_plants import ImagePlant, Stripe, check_positive, distance_to_centre, scale
 from rationales.groundtruth.plants.regions import Mask
 
 if TYPE_CHECKING:
@@ -55,9 +49,8 @@ class Brightness(ImagePlant):
     def change(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
         height, width = pixels.shape[1:3]
         radius, inside = self.radius * scale(height, width), self.region(height, width)
-        decrease = (
-            self.shift * np.cos(0.5 * np.pi * distance_to_centre(height, width)[inside] / radius) ** 2
-        )  # (inside,)
+        distance = distance_to_centre(height, width)[inside]  # (inside,)
+        decrease = self.shift * np.cos(0.5 * np.pi * distance / radius) ** 2
         old = pixels[:, inside].astype(np.float64)  # (N, inside, 3)
         value = _reduce_channels(np.maximum, old)
         new_value = np.maximum(value - 255 * decrease, 0)
@@ -83,10 +76,6 @@ class StripedHue(Stripe):
         super().__post_init__()
         if self.shift > 0.5:
             raise OptionError(f"hue: the shift lies between 0 and 0.5, half of the circle; not {self.shift}")
-
-    @classmethod
-    def sample(cls, rng: np.random.Generator) -> Self:
-        return cls(**cls.band(rng), shift=float(rng.uniform(cls.levels[0], cls.levels[-1])))
 
     def change(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
         first, last = self.rows(pixels.shape[1])

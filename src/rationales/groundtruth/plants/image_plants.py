@@ -48,10 +48,8 @@ class ImagePlant(Plant):
 
     def change_all(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
         """`change` for any number of images, in chunks."""
-        starts = range(0, len(pixels), CHUNK)
-        return np.concatenate(
-            [self.change(pixels[start : start + CHUNK], rngs[start : start + CHUNK]) for start in starts]
-        )
+        chunks = (slice(start, start + CHUNK) for start in range(0, len(pixels), CHUNK))
+        return np.concatenate([self.change(pixels[chunk], rngs[chunk]) for chunk in chunks])
 
     @classmethod
     @abstractmethod
@@ -175,12 +173,13 @@ class Stripe(ImagePlant):
         inside[first:last] = True
         return inside
 
-    @staticmethod
-    def band(rng: np.random.Generator) -> dict[str, float]:
-        """Draw the rows of a band of 20 to 224 rows."""
+    @classmethod
+    def sample(cls, rng: np.random.Generator) -> Self:
+        """Draw a band of 20 to 224 rows and its visibility."""
         height = rng.uniform(20, REFERENCE_SIDE)
         top = rng.uniform(0, REFERENCE_SIDE - height)
-        return {"top": float(top), "bottom": float(min(top + height, REFERENCE_SIDE))}
+        visibility = {cls.visibility_field: float(rng.uniform(cls.levels[0], cls.levels[-1]))}
+        return cls(top=float(top), bottom=float(min(top + height, REFERENCE_SIDE)), **visibility)
 
 
 @dataclass(frozen=True)
@@ -199,10 +198,6 @@ class StripedNoise(Stripe):
         if self.share > 1:
             raise OptionError(f"noise: the share of replaced pixels lies between 0 and 1, not {self.share}")
 
-    @classmethod
-    def sample(cls, rng: np.random.Generator) -> Self:
-        return cls(**cls.band(rng), share=float(rng.uniform(cls.levels[0], cls.levels[-1])))
-
     def change(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
         first, last = self.rows(pixels.shape[1])
         changed = pixels.copy()
@@ -216,13 +211,8 @@ class StripedNoise(Stripe):
 def planted_image(example: Example, old: Pixels, new: Pixels, region: Mask, manipulation: int) -> PlantedExample:
     """The planted example of an image, from its pixels before and after the manipulation."""
     changed: Mask = (old != new).any(-1)
-    return PlantedExample(
-        example=ImageExample(example.name, label=example.label, image=example.image, meta=example.meta, pixels=new),
-        region=region,
-        changed=changed,
-        distractors=_empty_mask(*region.shape),
-        manipulation=manipulation,
-    )
+    planted = ImageExample(example.name, label=example.label, image=example.image, meta=example.meta, pixels=new)
+    return PlantedExample(planted, region, changed, _empty_mask(*region.shape), manipulation)
 
 
 def scale(height: int, width: int) -> float:

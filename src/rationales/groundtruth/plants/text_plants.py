@@ -49,21 +49,9 @@ class TextPlant(Plant):
             raise DataError(f"{self.name} cannot be planted in {example.name}: {reason}")
         edited = apply_edits(example.text, self.edits(example.text, rng, manipulation))
         region = joined(edited.informative)
-        return PlantedExample(
-            example=replace(
-                example,
-                text=edited.text,
-                spans=region,
-                pair_spans=None,
-                annotator_spans=(),
-                pair_annotator_spans=(),
-                boxes=(),
-            ),
-            region=region,
-            changed=joined(edited.changed),
-            distractors=joined(edited.distractors),
-            manipulation=manipulation,
-        )
+        unmarked = replace(example, pair_spans=None, annotator_spans=(), pair_annotator_spans=(), boxes=())
+        planted = replace(unmarked, text=edited.text, spans=region)
+        return PlantedExample(planted, region, joined(edited.changed), joined(edited.distractors), manipulation)
 
 
 @dataclass

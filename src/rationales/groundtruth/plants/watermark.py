@@ -51,10 +51,8 @@ class Watermark(ImagePlant):
     def box(self, height: int, width: int) -> tuple[int, int, int, int]:
         """First and last row, first and last column in an image of this size; the last are exclusive."""
         top, left = round(self.top * height / REFERENCE_SIDE), round(self.left * width / REFERENCE_SIDE)
-        bottom, right = (
-            round((self.top + self.height) * height / REFERENCE_SIDE),
-            round((self.left + self.width) * width / REFERENCE_SIDE),
-        )
+        bottom = round((self.top + self.height) * height / REFERENCE_SIDE)
+        right = round((self.left + self.width) * width / REFERENCE_SIDE)
         return top, min(bottom, height), left, min(right, width)
 
     def region(self, height: int, width: int) -> Mask:

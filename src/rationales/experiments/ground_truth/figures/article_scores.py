@@ -22,7 +22,7 @@ from rationales.experiments.ground_truth.runs.run_record import RunRecord
 ARTICLES, CN, NC = "articles", "cn", "nc"
 PLANTS = (ARTICLES, CN, NC)
 SELECTED_SHARES = (0.04, 0.08)  # shares of the words that are selected: about as many as there are correlating articles
-CORRELATING, NON_CORRELATING, OTHER_WORDS = "correlating", "non-correlating", "other"
+WORD_KINDS = CORRELATING, NON_CORRELATING, OTHER_WORDS = "correlating", "non-correlating", "other"
 MEASURES = {CORRELATING: "region", NON_CORRELATING: "distractors"}  # metric -> measure of a run
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,32 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from rationales.evaluation.tables import markdown
+from rationales.experiments.claims import PaperClaim, judge_claim
 from rationales.experiments.ground_truth.experiment import Sections
-from rationales.experiments.ground_truth.figures import table1
+from rationales.experiments.ground_truth.figures import table1, word_selections
 from rationales.experiments.ground_truth.figures.article_scores import ARTICLES, CN, NC
-from rationales.experiments.ground_truth.figures.word_selections import (
-    CR,
-    RATIONALE_MODELS,
-    READER,
-    RL,
-    SelectionPoint,
-    model_points,
-    plant_markdown,
-    requested_rates,
-    row_titles,
-    run_specs,
-    selection_points,
-    selection_table,
-)
+from rationales.experiments.ground_truth.figures.word_selections import CR, RATIONALE_MODELS, RL, SelectionPoint
 from rationales.experiments.ground_truth.method_rows import INHERENT, MARC, RANDOM, TEXT_METHODS
 from rationales.experiments.ground_truth.reporting import plots
-from rationales.experiments.ground_truth.reporting.paper_claims import (
-    PaperClaim,
-    claims_markdown,
-    format_number,
-    format_percent,
-    judge_claim,
-)
 from rationales.experiments.ground_truth.reporting.run_statistics import finite_mean, input_values
 from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
 from rationales.experiments.ground_truth.row_choices import Dimension, method_dimension
@@ -52,24 +33,17 @@ CAPTION = (
 )
 
 
-def sections_with(claims: Callable[[ExperimentRuns], list[PaperClaim]]) -> Callable[[ExperimentRuns], Sections]:
-    """Function that returns the sections of a report: the claims, and the results on each data set."""
-
-    def sections(runs: ExperimentRuns) -> Sections:
-        return [
-            ("The paper's claims", claims_markdown(claims(runs))),
-            *((f"{plant}: by wanted %Sel", plant_markdown(runs, plant)) for plant in runs.plants),
-        ]
-
-    return sections
+def sections(runs: ExperimentRuns) -> Sections:
+    """The results on each data set."""
+    return [(f"{plant}: by wanted %Sel", word_selections.plant_markdown(runs, plant)) for plant in runs.plants]
 
 
 def fig12_claims(runs: ExperimentRuns) -> list[PaperClaim]:
     """The claims of section 7.1."""
-    points = model_points(runs)
+    points = word_selections.model_points(runs)
     if not points:
         return []
-    lowest = min(requested_rates(runs.chosen_rows))
+    lowest = min(word_selections.requested_rates(runs.chosen_rows))
     faulty = [point for point in points if not near_perfect(point) and (point.row, point.rate) != (CR, lowest)]
     criterion = f"precision and recall of {NEAR_BEST:g} times the best"
     text = f"All but CR at the lowest %Sel are near-perfect (here: {criterion})"
@@ -84,20 +58,20 @@ def fig12_claims(runs: ExperimentRuns) -> list[PaperClaim]:
     text = "Every rationale has at least one word that tells the class, as it must"
     worst = max(shares, key=lambda point: shares[point])
     title = TEXT_NETWORKS[worst.row].title
-    figures = f"worst: {title} at {worst.rate:g}, {format_percent(shares[worst])} of the texts without one"
+    figures = f"worst: {title} at {worst.rate:g}, {markdown.percent(shares[worst])} of the texts without one"
     claim_list.append(judge_claim("7.1", text, shares[worst] == 0, figures))
     return [*claim_list, *_method_claims(runs)]
 
 
 def fig13_claims(runs: ExperimentRuns) -> list[PaperClaim]:
     """The claims of section 7.2."""
-    points = model_points(runs)
+    points = word_selections.model_points(runs)
     if not points:
         return []
     shares = {point: point.metric("articles").mean for point in points}
     text = f"Rationales consist almost exclusively of articles (here: {NEAR_BEST:g} of the selected words)"
     worst = min(shares, key=lambda point: shares[point])
-    figures = f"lowest: {_precision_text(worst)}, articles {format_number(shares[worst])}"
+    figures = f"lowest: {_precision_text(worst)}, articles {markdown.number(shares[worst])}"
     claim_list = [_accuracy_claim(runs, "7.2"), judge_claim("7.2", text, shares[worst] >= NEAR_BEST, figures)]
     rl_points = [point for point in points if point.row == RL]
     imprecise = [point for point in rl_points if point.metric("precision").mean < NEAR_BEST * point.best_possible()[0]]
@@ -111,7 +85,7 @@ def fig13_claims(runs: ExperimentRuns) -> list[PaperClaim]:
     if all(lured.values()):
         means = {key: finite_mean(values) for key, values in lured.items()}
         text = "The problem is more severe with RL than with CR (here: mean share of articles that tell nothing)"
-        figures = f"RL {format_number(means[RL])}, CR {format_number(means[CR])}"
+        figures = f"RL {markdown.number(means[RL])}, CR {markdown.number(means[CR])}"
         claim_list.append(judge_claim("7.2", text, means[RL] > means[CR], figures))
     return [*claim_list, *_method_claims(runs)]
 
@@ -123,8 +97,8 @@ def near_perfect(point: SelectionPoint) -> bool:
 
 
 def _precision_text(point: SelectionPoint) -> str:
-    best = format_number(point.best_possible()[0])
-    precision = f"precision {format_number(point.metric('precision').mean)} of at best {best}"
+    best = markdown.number(point.best_possible()[0])
+    precision = f"precision {markdown.number(point.metric('precision').mean)} of at best {best}"
     return f"{TEXT_NETWORKS[point.row].title} on {point.plant} at {point.rate:g}: {precision}"
 
 
@@ -145,14 +119,14 @@ def _share_without_hit(point: SelectionPoint) -> float:
 def _method_claims(runs: ExperimentRuns) -> list[PaperClaim]:
     """How methods on an ordinary network compare with rationale models."""
     claim_list = []
-    of_models = [point.metric("precision").mean for point in model_points(runs)]
+    of_models = [point.metric("precision").mean for point in word_selections.model_points(runs)]
     for key in COMPARED:
-        points = selection_points(runs, key) if key in runs.methods else []
+        points = word_selections.selection_points(runs, key) if key in runs.methods else []
         if points and of_models:
             means = finite_mean([point.metric("precision").mean for point in points]), finite_mean(of_models)
             title = TEXT_METHODS[key].title
             text = f"{title} on a plain reader is as precise as rationale models (here: mean over %Sel)"
-            figures = f"{format_number(means[0])}, models {format_number(means[1])}"
+            figures = f"{markdown.number(means[0])}, models {markdown.number(means[1])}"
             claim_list.append(judge_claim("", text, means[0] >= means[1], figures))
     return claim_list
 
@@ -165,8 +139,8 @@ def draw_metrics(metrics: Sequence[str]) -> Callable[[ExperimentRuns, Path], lis
             return []
         figure = plots.grid(
             folder / "selections.png",
-            [(metric, metric) for metric in metrics],
-            [(plant, plant) for plant in runs.plants],
+            {metric: metric for metric in metrics},
+            runs.plants,
             lambda axes, metric, plant: _draw_panel(axes, runs, metric, plant),
             x="share of the words that is selected",
             y="",
@@ -181,15 +155,15 @@ def draw_metrics(metrics: Sequence[str]) -> Callable[[ExperimentRuns, Path], lis
 
 def _largest_share(runs: ExperimentRuns) -> float:
     """The largest share of the words that was requested, or that a model selects on average."""
-    selected = [point.metric("selected").mean for plant in runs.plants for key in row_titles(runs)
-                for point in selection_points(runs, key, plant)]  # fmt: skip
-    return max([*requested_rates(runs.chosen_rows), *(share for share in selected if not math.isnan(share))])
+    selected = [point.metric("selected").mean for plant in runs.plants for key in word_selections.row_titles(runs)
+                for point in word_selections.selection_points(runs, key, plant)]  # fmt: skip
+    return float(np.nanmax([*word_selections.requested_rates(runs.chosen_rows), *selected]))
 
 
 def _draw_panel(axes: Any, runs: ExperimentRuns, metric: str, plant: str) -> None:
     line_ends = []
-    for key, title in row_titles(runs).items():
-        points = selection_points(runs, key, plant)
+    for key, title in word_selections.row_titles(runs).items():
+        points = word_selections.selection_points(runs, key, plant)
         positions = [(point.metric("selected").mean, point.metric(metric).mean) for point in points]
         if key in COLOURS and positions:
             axes.plot(*zip(*positions, strict=True), marker="o", markersize=4, color=COLOURS[key])
@@ -199,21 +173,19 @@ def _draw_panel(axes: Any, runs: ExperimentRuns, metric: str, plant: str) -> Non
             line_ends.append((title, positions[-1]))
     plots.label_line_ends(axes, line_ends)
     if metric in ("precision", "recall"):
-        for per_text, line_style in ((False, "-"), (True, "--")):
+        for per_text, dash in ((False, "-"), (True, "--")):
             best = sorted(
                 (point.metric("selected").mean, point.best_possible(per_text)[metric == "recall"])
                 for key in RATIONALE_MODELS
-                for point in selection_points(runs, key, plant)
+                for point in word_selections.selection_points(runs, key, plant)
             )
             if best:
-                axes.plot(
-                    *zip(*best, strict=True), line_style, color=plots.GREEN, linewidth=1, marker="_", markersize=6
-                )
+                axes.plot(*zip(*best, strict=True), dash, color=plots.GREEN, linewidth=1, marker="_", markersize=6)
 
 
 def _dimensions(plants: tuple[str, ...], rates: tuple[float, ...]) -> tuple[Dimension, ...]:
     rate_names = tuple(f"rate-{rate:g}" for rate in rates)
-    networks = (RL, CR, READER)
+    networks = (RL, CR, word_selections.READER)
     return (
         Dimension("plants", plants, plants),
         Dimension("networks", networks, networks),
@@ -228,17 +200,18 @@ FIG12 = replace(
     name="gt-fig12",
     title="Ground truth, Figure 12: precision and recall of rationale models",
     dimensions=_dimensions((ARTICLES,), (0.07, 0.09, 0.11, 0.13, 0.15)),
-    run_specs=run_specs,
-    table=selection_table,
-    sections=sections_with(fig12_claims),
+    run_specs=word_selections.run_specs,
+    table=word_selections.selection_table,
+    claims=fig12_claims,
+    sections=sections,
     draw=draw_metrics(("precision", "recall")),
-    selected_shares=requested_rates,
+    selected_shares=word_selections.requested_rates,
 )
 FIG13 = replace(
     FIG12,
     name="gt-fig13",
     title="Ground truth, Figure 13: rationale models and articles that tell nothing",
     dimensions=_dimensions((CN, NC), (0.03, 0.05, 0.07, 0.09)),
-    sections=sections_with(fig13_claims),
+    claims=fig13_claims,
     draw=draw_metrics(("precision", "lured")),
 )

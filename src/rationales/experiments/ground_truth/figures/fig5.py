@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.statistics import compare
 from rationales.evaluation.tables.table import Table
+from rationales.experiments.claims import ClaimVerdict, PaperClaim, judge_claim
 from rationales.experiments.ground_truth.experiment import ChosenRows, GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.method_rows import MARC, MARC_METHODS, PAPER_METHODS, PICTURE_METHODS
 from rationales.experiments.ground_truth.reporting import plots
-from rationales.experiments.ground_truth.reporting.paper_claims import (
-    ClaimVerdict,
-    PaperClaim,
-    claims_markdown,
-    format_estimate,
-    format_number,
-    judge_claim,
-    table_markdown,
-)
-from rationales.experiments.ground_truth.reporting.run_statistics import (
-    BOTH,
-    WITH,
-    WITHOUT,
-    Floats,
-    finite_mean,
-    pooled_mean,
-    run_mean,
-)
+from rationales.experiments.ground_truth.reporting.run_statistics import Floats, finite_mean, pooled_mean, run_mean
 from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns, results_table
 from rationales.experiments.ground_truth.row_choices import Dimension, method_dimension
 from rationales.experiments.ground_truth.runs import picture_run
 from rationales.experiments.ground_truth.runs.networks import PICTURE_NETWORKS
-from rationales.experiments.ground_truth.runs.run_record import RunRecord
+from rationales.experiments.ground_truth.runs.run_record import BOTH, WITH, WITHOUT, RunRecord
 from rationales.experiments.ground_truth.runs.run_spec import RunSpec
 
 PLANTS = ("blur", "brightness", "hue", "noise", "watermark")
@@ -72,10 +57,10 @@ def picture_table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
     metrics = ("attr-with", "attr-without", "attr")
     sides = dict(zip(metrics, (WITH, WITHOUT, BOTH), strict=True))
     records = runs.successful
-    area = f"The region covers {format_number(mean_area(records))} of a picture on average."
+    area = f"The region covers {markdown.number(mean_area(records))} of a picture on average."
     table = results_table(
         runs,
-        {key: runs.method_title(key) for key in runs.methods},
+        runs.method_titles,
         [run.spec.title for run in records],
         metrics,
         lambda key, i, metric: run_mean(records[i], key, side=sides[metric]),
@@ -91,10 +76,11 @@ def mean_area(records: Sequence[RunRecord]) -> float:
 
 
 def sections(runs: ExperimentRuns) -> Sections:
-    """The claims, the results for each manipulation, and for each network if there are several."""
-    titled_texts = [("The paper's claims", claims_markdown(claims(runs)))]
-    for side, (description, *_) in SIDES.items():
-        titled_texts.append((f"Attr% on pictures {description}, by manipulation", by_plant(runs, side)))
+    """The results for each manipulation, and for each network if there are several."""
+    titled_texts = [
+        (f"Attr% on pictures {description}, by manipulation", by_plant(runs, side))
+        for side, (description, *_) in SIDES.items()
+    ]
     if len(runs.chosen_rows["networks"]) > 1:
         titled_texts.append(("Attr% on pictures with the plant, by network", by_network(runs)))
     return titled_texts
@@ -102,18 +88,11 @@ def sections(runs: ExperimentRuns) -> Sections:
 
 def by_network(runs: ExperimentRuns) -> str:
     """Methods by networks, with intervals over runs and pictures. Markdown."""
+    networks = runs.chosen_rows["networks"]
     groups = {
-        name: [run for run in runs.successful if run.spec.network == name] for name in runs.chosen_rows["networks"]
+        PICTURE_NETWORKS[name].title: [run for run in runs.successful if run.spec.network == name] for name in networks
     }
-    lines = [
-        [
-            runs.method_title(key),
-            *(format_estimate(pooled_mean(group, key, side=WITH)) for group in groups.values()),
-        ]
-        for key in runs.methods
-    ]
-    counts = ["runs", *(str(len(group)) for group in groups.values())]
-    return table_markdown(["method", *(PICTURE_NETWORKS[name].title for name in groups)], [*lines, counts])
+    return _by_group(runs, groups, WITH)
 
 
 def by_plant(runs: ExperimentRuns, side: str) -> str:
@@ -121,20 +100,22 @@ def by_plant(runs: ExperimentRuns, side: str) -> str:
     if not runs.successful:
         return ""
     groups = {**{plant: runs.with_plant(plant) for plant in runs.plants}, "all": runs.successful}
+    return _by_group(runs, groups, side, ["area", *(markdown.number(mean_area(group)) for group in groups.values())])
+
+
+def _by_group(runs: ExperimentRuns, groups: Mapping[str, list[RunRecord]], side: str, *more_lines: list[str]) -> str:
     lines = [
-        [runs.method_title(key), *(format_estimate(pooled_mean(group, key, side=side)) for group in groups.values())]
-        for key in runs.methods
+        [title, *(markdown.estimate(pooled_mean(group, key, side=side)) for group in groups.values())]
+        for key, title in runs.method_titles.items()
     ]
-    areas = ["area", *(format_number(mean_area(group)) for group in groups.values())]
     counts = ["runs", *(str(len(group)) for group in groups.values())]
-    return table_markdown(["method", *groups], [*lines, areas, counts])
+    return markdown.table(["method", *groups], [*lines, *more_lines, counts])
 
 
 def excess_over_chance(runs: ExperimentRuns, plant: str, method: str, side: str = BOTH) -> float:
     """Mean over runs of (Attr% - area) / (1 - area): 0 is chance and 1 is perfect for any area."""
-    return finite_mean(
-        [(run_mean(run, method, side=side) - run.area) / (1 - run.area) for run in runs.with_plant(plant)]
-    )
+    group = runs.with_plant(plant)
+    return finite_mean([(run_mean(run, method, side=side) - run.area) / (1 - run.area) for run in group])
 
 
 def claims(runs: ExperimentRuns) -> list[PaperClaim]:
@@ -151,7 +132,7 @@ def claims(runs: ExperimentRuns) -> list[PaperClaim]:
     if SHAP in paper_methods:
         text = f"SHAP depends strongly on the manipulation (here: Attr% above chance differs by {CLEAR_DIFFERENCE:g})"
         excess = [excess_over_chance(runs, plant, SHAP) for plant in plants]
-        figures = ", ".join(f"{plant} {format_number(value)}" for plant, value in zip(plants, excess, strict=True))
+        figures = ", ".join(f"{plant} {markdown.number(value)}" for plant, value in zip(plants, excess, strict=True))
         holds = max(excess) - min(excess) >= CLEAR_DIFFERENCE if len(plants) > 1 else None
         claim_list.append(judge_claim("5.1", text, holds, figures))
     if WATERMARK in plants:
@@ -172,16 +153,11 @@ def _learned_claim(runs: ExperimentRuns) -> PaperClaim:
 
 
 def _imperfect_claim(runs: ExperimentRuns, paper_methods: Sequence[str]) -> PaperClaim:
-    verdicts = []
+    verdicts, groups = [], [(runs.with_plant(plant), side) for plant in runs.plants for side in SIDES]
     for reading, keys in (("the paper's five", paper_methods), ("all methods here", runs.methods)):
-        worst = {
-            key: min(
-                pooled_mean(runs.with_plant(plant), key, side=side).mean for plant in runs.plants for side in SIDES
-            )
-            for key in keys
-        }
+        worst = {key: min(pooled_mean(group, key, side=side).mean for group, side in groups) for key in keys}
         best = max(worst, key=lambda key: worst[key])
-        figures = f"the best worst case is {runs.method_title(best)} with {format_number(worst[best])}"
+        figures = f"the best worst case is {runs.method_title(best)} with {markdown.number(worst[best])}"
         verdicts.append(ClaimVerdict(worst[best] < NEAR_PERFECT, figures, reading))
     criterion = f"{NEAR_PERFECT:g} for every manipulation, with and without it"
     return PaperClaim("5.1", f"No method consistently reaches Attr% ≈ 1 (here: {criterion})", tuple(verdicts))
@@ -200,7 +176,7 @@ def _unequal_claim(runs: ExperimentRuns, paper_methods: Sequence[str]) -> PaperC
 
 def _best_method_claim(runs: ExperimentRuns, paper_methods: Sequence[str]) -> PaperClaim:
     means = {key: pooled_mean(runs.successful, key).mean for key in paper_methods}
-    figures = f"{_by_method(runs, means)} at an area of {format_number(mean_area(runs.successful))}"
+    figures = f"{_by_method(runs, means)} at an area of {markdown.number(mean_area(runs.successful))}"
     text = "SHAP is the best of the five (in the paper 69 % at an area of 40 %)"
     holds = means[SHAP] >= max(means.values()) if SHAP in means and len(means) > 1 else None
     return judge_claim("5.1", text, holds, figures)
@@ -217,12 +193,12 @@ def _presence_claim(runs: ExperimentRuns, paper_methods: Sequence[str]) -> Paper
     verdicts = [ClaimVerdict(holds_for_most, _by_method(runs, gaps), "most of the five")]
     if LIME in gaps:
         reading = "LIME, which hides more easily than it constructs"
-        verdicts.append(ClaimVerdict(gaps[LIME] > 0, format_number(gaps[LIME]), reading))
+        verdicts.append(ClaimVerdict(gaps[LIME] > 0, markdown.number(gaps[LIME]), reading))
     return PaperClaim("5.1", text, tuple(verdicts))
 
 
 def _by_method(runs: ExperimentRuns, values: dict[str, float]) -> str:
-    return ", ".join(f"{runs.method_title(key)} {format_number(value)}" for key, value in values.items())
+    return ", ".join(f"{runs.method_title(key)} {markdown.number(value)}" for key, value in values.items())
 
 
 def marc_claim(runs: ExperimentRuns, side: str) -> PaperClaim:
@@ -233,8 +209,8 @@ def marc_claim(runs: ExperimentRuns, side: str) -> PaperClaim:
         marc = pooled_mean(runs.successful, variant, side=side).mean
         best = max(means, key=lambda key: means[key])
         test = compare(_run_means(runs, variant, side), _run_means(runs, best, side))
-        rival = f"best of the paper's {runs.method_title(best)} {format_number(means[best])}"
-        figures = f"{format_number(marc)}, {rival}, p = {format_number(test.p)}"
+        rival = f"best of the paper's {runs.method_title(best)} {markdown.number(means[best])}"
+        figures = f"{markdown.number(marc)}, {rival}, p = {markdown.number(test.p)}"
         verdicts.append(ClaimVerdict(marc > means[best], figures, runs.method_title(variant)))
     text = f"MaRC's Attr% on pictures {SIDES[side][0]} is above that of every method of the paper"
     return PaperClaim("", text, tuple(verdicts))
@@ -258,8 +234,8 @@ def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
         return []
     figure = plots.grid(
         folder / "attribution-by-area.png",
-        [(key, runs.method_title(key)) for key in runs.methods],
-        [(plant, plant) for plant in runs.plants],
+        runs.method_titles,
+        runs.plants,
         panel,
         x="share of the picture that the region covers",
         y="Attr%",
@@ -282,6 +258,7 @@ EXPERIMENT = GroundTruthExperiment(
     unfinished=picture_run.unfinished,
     run_specs=run_specs,
     table=picture_table,
+    claims=claims,
     sections=sections,
     draw=draw,
     limit=60,

@@ -7,37 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.statistics import compare
 from rationales.evaluation.tables.table import Table
+from rationales.experiments.claims import ClaimVerdict, PaperClaim, judge_claim
 from rationales.experiments.ground_truth.experiment import ChosenRows, GroundTruthExperiment, Sections
-from rationales.experiments.ground_truth.figures.article_scores import (
-    ARTICLES,
-    CN,
-    CORRELATING,
-    NC,
-    NON_CORRELATING,
-    OTHER_WORDS,
-    PLANTS,
-    SELECTED_SHARES,
-    data_remarks,
-    method_titles,
-    run_metric,
-    selection_metric,
-    std_over_runs,
-    word_share,
-)
+from rationales.experiments.ground_truth.figures import article_scores
+from rationales.experiments.ground_truth.figures.article_scores import CORRELATING, NON_CORRELATING, WORD_KINDS
 from rationales.experiments.ground_truth.method_rows import INHERENT, MARC, TEXT_METHODS
 from rationales.experiments.ground_truth.reporting import plots
-from rationales.experiments.ground_truth.reporting.paper_claims import (
-    ClaimVerdict,
-    PaperClaim,
-    claims_markdown,
-    format_estimate,
-    format_number,
-    format_percent,
-    judge_claim,
-    table_markdown,
-)
 from rationales.experiments.ground_truth.reporting.run_statistics import finite_mean, pooled_mean, run_mean
 from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns, results_table
 from rationales.experiments.ground_truth.row_choices import Dimension, method_dimension
@@ -74,27 +52,26 @@ def run_specs(chosen_rows: ChosenRows, runs: int) -> list[RunSpec]:
 
 def text_table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
     """Methods by Attr% on each kind of word and by metrics of the selected words."""
-    metrics = (CORRELATING, NON_CORRELATING, OTHER_WORDS, *SELECTION_METRICS)
+    metrics = (*WORD_KINDS, *SELECTION_METRICS)
     records = runs.successful
     table = results_table(
         runs,
-        method_titles(runs),
+        article_scores.method_titles(runs),
         [run.spec.title for run in records],
         metrics,
-        lambda key, i, metric: run_metric(records[i], key, metric),
+        lambda key, i, metric: article_scores.run_metric(records[i], key, metric),
         recipe=RECIPE,
-        remarks=data_remarks(runs),
+        remarks=article_scores.data_remarks(runs),
     )
     return table, metrics
 
 
 def sections(runs: ExperimentRuns) -> Sections:
-    """The claims, the results on each data set, and the published values."""
+    """The results on each data set, and the published values."""
     paper = "The paper's own figures: attention, mean ± standard deviation of 11 runs (share of the words), in %"
     return [
-        ("The paper's claims", claims_markdown(claims(runs))),
         *((f"Data set {plant}", plant_markdown(runs, plant)) for plant in runs.plants),
-        (paper, table_markdown(["data set", CORRELATING, NON_CORRELATING, OTHER_WORDS], PUBLISHED)),
+        (paper, markdown.table(["data set", *WORD_KINDS], PUBLISHED)),
     ]
 
 
@@ -105,17 +82,17 @@ def plant_markdown(runs: ExperimentRuns, plant: str) -> str:
     lines = [
         [
             title,
-            format_estimate(pooled_mean(records, key)),
-            format_number(std_over_runs(records, key)),
-            format_estimate(pooled_mean(records, key, "distractors")),
-            *(format_estimate(selection_metric(records, key, metric)) for metric in SELECTION_METRICS),
+            markdown.estimate(pooled_mean(records, key)),
+            markdown.number(article_scores.std_over_runs(records, key)),
+            markdown.estimate(pooled_mean(records, key, "distractors")),
+            *(markdown.estimate(article_scores.selection_metric(records, key, metric)) for metric in SELECTION_METRICS),
         ]
-        for key, title in method_titles(runs).items()
+        for key, title in article_scores.method_titles(runs).items()
     ]
-    shares = [format_number(word_share(records, kind)) for kind in (CORRELATING, NON_CORRELATING)]
+    shares = [markdown.number(article_scores.word_share(records, kind)) for kind in (CORRELATING, NON_CORRELATING)]
     share_line = ["share of the words", shares[0], "", shares[1], "", "", ""]
     counts = f"{len(records)} runs, {sum(len(run.input_names) for run in records)} texts."
-    return f"{table_markdown(heads, [*lines, share_line])}\n\n{counts}"
+    return f"{markdown.table(heads, [*lines, share_line])}\n\n{counts}"
 
 
 def claims(runs: ExperimentRuns) -> list[PaperClaim]:
@@ -124,17 +101,17 @@ def claims(runs: ExperimentRuns) -> list[PaperClaim]:
     failed = sum(bool(run.failed) for run in runs.records)
     if runs.records:
         lowest = min((run.last_attempt.accuracy for run in runs.successful), default=float("nan"))
-        figures = f"{len(runs.successful)} of {len(runs.records)} runs; lowest accuracy {format_percent(lowest)}"
+        figures = f"{len(runs.successful)} of {len(runs.records)} runs; lowest accuracy {markdown.percent(lowest)}"
         claim_list.append(judge_claim("6.1", "All models reach an accuracy above 97 %", not failed, figures))
     if INHERENT not in runs.methods:
         return claim_list
-    if records := runs.with_plant(ARTICLES):
-        attention, chance = pooled_mean(records, INHERENT), word_share(records, CORRELATING)
+    if records := runs.with_plant(article_scores.ARTICLES):
+        attention, chance = pooled_mean(records, INHERENT), article_scores.word_share(records, CORRELATING)
         text = f"Attention on articles is better than random, albeit barely (here: up to {BARELY_ABOVE:g} times)"
         holds = chance < attention.mean <= BARELY_ABOVE * chance
-        figures = f"{format_estimate(attention)}, random {format_number(chance)}; in the paper .103 and .079"
+        figures = f"{markdown.estimate(attention)}, random {markdown.number(chance)}; in the paper .103 and .079"
         claim_list.append(judge_claim("6.1", text, holds, figures))
-    for plant in (CN, NC):
+    for plant in (article_scores.CN, article_scores.NC):
         if runs.with_plant(plant):
             claim_list += _half_text_claims(runs, plant)
     return [*claim_list, *(_attention_comparison(runs, key) for key in COMPARED if key in runs.methods)]
@@ -147,14 +124,14 @@ def _half_text_claims(runs: ExperimentRuns, plant: str) -> list[PaperClaim]:
     if len(records) > 1:
         criterion = f"a standard deviation of {WIDE_VARIATION:g}"
         text = f"{plant.upper()}: attention varies widely between runs (here: {criterion})"
-        shares = ", ".join(format_number(run_mean(run, INHERENT)) for run in records)
-        holds = std_over_runs(records, INHERENT) >= WIDE_VARIATION
+        shares = ", ".join(markdown.number(run_mean(run, INHERENT)) for run in records)
+        holds = article_scores.std_over_runs(records, INHERENT) >= WIDE_VARIATION
         claim_list.append(judge_claim("6.2", text, holds, f"correlating articles get {shares}"))
-    chance = word_share(records, NON_CORRELATING)
+    chance = article_scores.word_share(records, NON_CORRELATING)
     above = [run for run in records if run_mean(run, INHERENT, "distractors") > chance]
     text = f"{plant.upper()}: attention sometimes gives non-correlating articles more than random weights"
-    mean = format_estimate(pooled_mean(records, INHERENT, "distractors"))
-    figures = f"{len(above)} of {len(records)} runs, mean {mean}, random {format_number(chance)}"
+    mean = markdown.estimate(pooled_mean(records, INHERENT, "distractors"))
+    figures = f"{len(above)} of {len(records)} runs, mean {mean}, random {markdown.number(chance)}"
     claim_list.append(judge_claim("6.2", text, bool(above), figures))
     return claim_list
 
@@ -169,8 +146,8 @@ def _attention_comparison(runs: ExperimentRuns, method: str) -> PaperClaim:
         scores, attention = (np.array([run_mean(run, key, measure) for run in records]) for key in (method, INHERENT))
         test = compare(scores, attention)
         reading = "more on correlating articles" if sign > 0 else "less on non-correlating ones"
-        means = f"{format_number(finite_mean(scores))}, attention {format_number(finite_mean(attention))}"
-        figures = f"{means}, p = {format_number(test.p)}"
+        means = f"{markdown.number(finite_mean(scores))}, attention {markdown.number(finite_mean(attention))}"
+        figures = f"{means}, p = {markdown.number(test.p)}"
         verdicts.append(ClaimVerdict(sign * test.difference > 0, figures, reading))
     text = f"{runs.method_title(method)} tells the articles that matter better than attention"
     return PaperClaim("", text, tuple(verdicts))
@@ -180,21 +157,21 @@ def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
     """Write the shares of the scores on each kind of word, one bar per method."""
     if not runs.successful:
         return []
-    rows = list(method_titles(runs).items())
-    colours = {CORRELATING: plots.ORANGE, NON_CORRELATING: plots.BLUE, OTHER_WORDS: plots.GREEN}
+    titles = article_scores.method_titles(runs)
+    colours = dict(zip(WORD_KINDS, (plots.ORANGE, plots.BLUE, plots.GREEN), strict=True))
 
     def bar(axes: Any, method: str, plant: str) -> None:
-        y, left = [key for key, _ in rows].index(method), 0.0
+        y, left = list(titles).index(method), 0.0
         for kind, colour in colours.items():
-            width = finite_mean([run_metric(run, method, kind) for run in runs.with_plant(plant)])
+            width = finite_mean([article_scores.run_metric(run, method, kind) for run in runs.with_plant(plant)])
             if not np.isnan(width):
                 axes.barh(y, width, left=left, color=colour, height=0.7)
                 left += width
 
     figure = plots.bars(
         folder / "attribution-on-articles.png",
-        rows,
-        [(plant, plant) for plant in runs.plants],
+        titles,
+        runs.plants,
         bar,
         x="Attr%: orange on articles that tell the class, blue on those that do not, green on other words",
     )
@@ -202,7 +179,7 @@ def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
 
 
 DIMENSIONS = (
-    Dimension("plants", PLANTS, PLANTS),
+    Dimension("plants", article_scores.PLANTS, article_scores.PLANTS),
     Dimension("networks", tuple(key for key, network in TEXT_NETWORKS.items() if not network.selects), ("attention",)),
     Dimension("data", tuple(review_passages.DATA), (review_passages.MOVIES,)),
     method_dimension(TEXT_METHODS),
@@ -216,8 +193,9 @@ EXPERIMENT = GroundTruthExperiment(
     unfinished=text_run.unfinished,
     run_specs=run_specs,
     table=text_table,
+    claims=claims,
     sections=sections,
     draw=draw,
     limit=100,
-    selected_shares=lambda _: SELECTED_SHARES,
+    selected_shares=lambda _: article_scores.SELECTED_SHARES,
 )

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.statistics import Estimate, estimate
 from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.figures import fig5
 from rationales.experiments.ground_truth.method_rows import MARC, PICTURE_METHODS
 from rationales.experiments.ground_truth.reporting import plots
-from rationales.experiments.ground_truth.reporting.paper_claims import (
-    PaperClaim,
-    claims_markdown,
-    format_estimate,
-    format_number,
-    table_markdown,
-)
 from rationales.experiments.ground_truth.reporting.run_statistics import (
-    WITH,
-    WITHOUT,
     finite_mean,
     rank_correlation,
     regression_slope,
@@ -32,7 +24,7 @@ from rationales.experiments.ground_truth.reporting.run_statistics import (
 )
 from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns, results_table
 from rationales.experiments.ground_truth.row_choices import Dimension, method_dimension
-from rationales.experiments.ground_truth.runs.run_record import RunRecord
+from rationales.experiments.ground_truth.runs.run_record import WITH, WITHOUT, RunRecord
 
 CLEAR_TREND = 0.5  # a mean rank correlation of at least this size counts as a clear trend
 SIDES = (WITH, WITHOUT)
@@ -64,20 +56,17 @@ def group_runs(
     groups: dict[tuple[str, str, int], list[RunRecord]] = {}
     for run in runs.successful:
         groups.setdefault((run.spec.plant, run.spec.network, run.spec.run), []).append(run)
-    return [
-        _group_line(plant, f"{plant}, {network}, run {number + 1}", sorted(group, key=axis), axis, dashed(group[0]))
-        for (plant, network, number), group in groups.items()
-        if len(group) > 1
-    ]
+    return [_group_line(sorted(group, key=axis), axis, dashed(group[0])) for group in groups.values() if len(group) > 1]
 
 
-def _group_line(
-    plant: str, title: str, group: Sequence[RunRecord], axis: Callable[[RunRecord], float], dashed: bool
-) -> TrendLine:
+def _group_line(group: Sequence[RunRecord], axis: Callable[[RunRecord], float], dashed: bool) -> TrendLine:
+    spec = group[0].spec
+
     def y(method: str, side: str) -> tuple[float, ...]:
         return tuple(run_mean(run, method, side=side) for run in group)
 
-    return TrendLine(plant, title, tuple(axis(run) for run in group), y, dashed)
+    title = f"{spec.plant}, {spec.network}, run {spec.run + 1}"
+    return TrendLine(spec.plant, title, tuple(axis(run) for run in group), y, dashed)
 
 
 def mean_trend(lines: Sequence[TrendLine], method: str, side: str | None = None, plant: str | None = None) -> Estimate:
@@ -99,7 +88,7 @@ def plant_trends(
 
 
 def trend_table(
-    runs: ExperimentRuns, lines: Sequence[TrendLine], axis_name: str, remarks: Sequence[str]
+    runs: ExperimentRuns, lines: Sequence[TrendLine], axis: str, remarks: Sequence[str]
 ) -> tuple[Table, tuple[str, ...]]:
     """Methods by the trend and slope of Attr% along the axis, with one value per line."""
     metrics = ("trend-with", "trend-without", "slope-with", "slope-without")
@@ -108,51 +97,35 @@ def trend_table(
         statistic, side = metric.split("-")
         return lines[i].trend(key, side) if statistic == "trend" else lines[i].slope(key, side)
 
-    table = results_table(
-        runs,
-        {key: runs.method_title(key) for key in runs.methods},
-        [line.title for line in lines],
-        metrics,
-        value,
-        recipe=f"Trend: Spearman's rank correlation of Attr% with {axis_name}, of each line; slope: how far Attr% "
-        f"rises over one unit of it. With: pictures with the plant, without: those of the other class.",
-        unit="lines",
-        remarks=remarks,
+    recipe = (
+        f"Trend: Spearman's rank correlation of Attr% with {axis}, of each line; slope: how far Attr% rises over one "
+        "unit of it. With: pictures with the plant, without: those of the other class."
     )
+    names = [line.title for line in lines]
+    table = results_table(runs, runs.method_titles, names, metrics, value, recipe=recipe, unit="lines", remarks=remarks)
     return table, metrics
-
-
-def trend_sections(
-    runs: ExperimentRuns, lines: Sequence[TrendLine], claims: Sequence[PaperClaim], axis_name: str
-) -> Sections:
-    """The claims, and the trends along the axis for each plant."""
-    return [
-        ("The paper's claims", claims_markdown(claims)),
-        (f"Trend of Attr% with {axis_name}, pictures with the plant", trends_markdown(runs, lines, WITH)),
-        (f"Trend of Attr% with {axis_name}, pictures without it", trends_markdown(runs, lines, WITHOUT)),
-    ]
 
 
 def trends_markdown(runs: ExperimentRuns, lines: Sequence[TrendLine], side: str) -> str:
     """Methods by plants: mean trends with intervals over lines."""
     heads = ["method", *runs.plants, "all"]
     rows = [
-        [runs.method_title(key), *(format_estimate(mean_trend(lines, key, side, plant)) for plant in runs.plants),
-         format_estimate(mean_trend(lines, key, side))]
+        [runs.method_title(key), *(markdown.estimate(mean_trend(lines, key, side, plant)) for plant in runs.plants),
+         markdown.estimate(mean_trend(lines, key, side))]
         for key in runs.methods
     ]  # fmt: skip
     counts = ["lines", *(str(sum(line.plant == plant for line in lines)) for plant in runs.plants), str(len(lines))]
-    return table_markdown(heads, [*rows, counts])
+    return markdown.table(heads, [*rows, counts])
 
 
 def points_markdown(runs: ExperimentRuns, lines: Sequence[TrendLine], side: str, axis_name: str) -> str:
     """Methods by points on the axis: mean Attr% over all lines."""
     points = sorted({x for line in lines for x in line.x})
     rows = [
-        [runs.method_title(key), *(format_number(finite_mean(_values_at(lines, key, side, x))) for x in points)]
+        [runs.method_title(key), *(markdown.number(finite_mean(_values_at(lines, key, side, x))) for x in points)]
         for key in runs.methods
     ]
-    return table_markdown([f"method, {axis_name}", *(f"{x:g}" for x in points)], rows)
+    return markdown.table([f"method, {axis_name}", *(f"{x:g}" for x in points)], rows)
 
 
 def _values_at(lines: Sequence[TrendLine], method: str, side: str, point: float) -> list[float]:
@@ -162,12 +135,9 @@ def _values_at(lines: Sequence[TrendLine], method: str, side: str, point: float)
 def draw_lines(
     runs: ExperimentRuns,
     lines: Sequence[TrendLine],
+    draw_background: Callable[[Any], None] | None,
     path: Path,
-    *,
-    x: str,
-    xlim: tuple[float, float],
-    caption: str,
-    draw_background: Callable[[Any], None] | None = None,
+    **labels: Any,
 ) -> list[Path]:
     """Write a figure with one panel per method and plant; blue with the plant, orange without."""
     if not lines:
@@ -182,20 +152,47 @@ def draw_lines(
                     style = "--" if line.dashed else "-"
                     axes.plot(line.x, line.y(method, side), style, color=colour, linewidth=1, marker=".", markersize=3)
 
-    figure = plots.grid(
-        path,
-        [(key, runs.method_title(key)) for key in runs.methods],
-        [(plant, plant) for plant in runs.plants],
-        panel,
-        x=x,
-        y="Attr%",
-        xlim=xlim,
-        caption=caption,
+    return [plots.grid(path, runs.method_titles, runs.plants, panel, y="Attr%", **labels)]
+
+
+def trend_experiment(
+    *dimensions: Dimension,
+    lines: Callable[[ExperimentRuns], list[TrendLine]],
+    axis: str,
+    axis_in_table: str,
+    points: str = "",
+    remarks: tuple[str, ...] = (),
+    more_sections: Callable[[ExperimentRuns], Sections] = lambda _: [],
+    file: str,
+    labels: Mapping[str, Any],
+    draw_background: Callable[[Any], None] | None = None,
+    **fields: Any,
+) -> GroundTruthExperiment:
+    """Figure 5's experiment with fewer methods, and with the trend of Attr% along an axis as its result.
+
+    `dimensions`: further dimensions; `points`: the word for a point of the axis, where the report lists Attr% at each;
+    `file`, `labels` (see `plots.grid`), `draw_background`: of the plot; `fields`: further fields that are replaced.
+    """
+
+    def table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
+        return trend_table(runs, lines(runs), axis_in_table, (*remarks, fig5.BASELINES, fig5.BIRDS))
+
+    def sections(runs: ExperimentRuns) -> Sections:
+        trends, all_lines = f"Trend of Attr% with {axis}, pictures", lines(runs)
+        titled_texts = [
+            (f"{trends} with the plant", trends_markdown(runs, all_lines, WITH)),
+            (f"{trends} without it", trends_markdown(runs, all_lines, WITHOUT)),
+        ]
+        if points:
+            title = f"Attr% at every {points}, pictures with the plant"
+            titled_texts.append((title, points_markdown(runs, all_lines, WITH, axis)))
+        return [*titled_texts, *more_sections(runs)]
+
+    return replace(
+        fig5.EXPERIMENT,
+        dimensions=(*fig5.DIMENSIONS[:2], *dimensions, method_dimension(PICTURE_METHODS, ("paper", "chance"), (MARC,))),
+        table=table,
+        sections=sections,
+        draw=lambda runs, folder: draw_lines(runs, lines(runs), draw_background, folder / file, **labels),
+        **fields,
     )
-    return [figure]
-
-
-def trend_experiment(*axis: Dimension, **fields: Any) -> GroundTruthExperiment:
-    """Figure 5's experiment with fewer methods; `axis`: further dimensions, `fields`: fields that are replaced."""
-    dimensions = (*fig5.DIMENSIONS[:2], *axis, method_dimension(PICTURE_METHODS, ("paper", "chance"), (MARC,)))
-    return replace(fig5.EXPERIMENT, dimensions=dimensions, **fields)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.statistics import Estimate
 from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import ChosenRows
 from rationales.experiments.ground_truth.figures.article_scores import data_remarks, method_titles, selection_metric
 from rationales.experiments.ground_truth.method_rows import INHERENT, RANDOM
-from rationales.experiments.ground_truth.reporting.paper_claims import format_estimate, format_number, table_markdown
 from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns, results_table
 from rationales.experiments.ground_truth.runs.method_measures import MODEL_SELECTION
 from rationales.experiments.ground_truth.runs.networks import TEXT_NETWORKS
@@ -140,10 +140,10 @@ def plant_markdown(runs: ExperimentRuns, plant: str) -> str:
         [
             titles[point.row],
             f"{point.rate:g}",
-            *(format_estimate(point.metric(name)) for name in METRICS),
-            *(format_number(value) for value in point.best_possible()),
+            *(markdown.estimate(point.metric(name)) for name in METRICS),
+            *(markdown.number(value) for value in point.best_possible()),
             str(len(point.records)),
         ]
         for point in selection_points(runs, plant=plant)
     ]
-    return table_markdown(heads, lines)
+    return markdown.table(heads, lines)

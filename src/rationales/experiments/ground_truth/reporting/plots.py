@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ DrawPanel = Callable[[Any, str, str], None]  # axes, row, column
 
 def grid(
     path: Path,
-    rows: Sequence[tuple[str, str]],
-    columns: Sequence[tuple[str, str]],
+    rows: Mapping[str, str],
+    columns: Sequence[str],
     draw: DrawPanel,
     *,
     x: str,
@@ -32,15 +32,15 @@ def grid(
     caption: str = "",
     panel: tuple[float, float] = PANEL,
 ) -> Path:
-    """Write a grid with one panel per row and column (key and title), filled by `draw`; return the path.
+    """Write a grid with one panel per row (key -> title) and column, filled by `draw`; return the path.
 
     The global state of matplotlib is not changed.
     """
     width = 1.1 + panel[0] * len(columns)
     figure = _figure((width, 0.9 + panel[1] * len(rows)))
     panels = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
-    for row_number, (row, title) in enumerate(rows):
-        for column_number, (column, head) in enumerate(columns):
+    for row_number, (row, title) in enumerate(rows.items()):
+        for column_number, column in enumerate(columns):
             axes = panels[row_number][column_number]
             draw(axes, row, column)
             axes.set_xlim(*xlim)
@@ -51,7 +51,7 @@ def grid(
             for side in ("top", "right"):
                 axes.spines[side].set_visible(False)
             if not row_number:
-                axes.set_title(head, fontsize=9)
+                axes.set_title(column, fontsize=9)
             if not column_number:
                 axes.set_ylabel(title, fontsize=8)
     figure.supxlabel("\n".join([x, *textwrap.wrap(caption, int(CAPTION_LETTERS * width))]), fontsize=8, color=GREY)
@@ -61,29 +61,25 @@ def grid(
 
 def label_line_ends(axes: Any, ends: Sequence[tuple[str, tuple[float, float]]], height: float = 1.03) -> None:
     """Write the names of lines beside their last points, in the order of the points and without overlap."""
-    label_y = -height
+    y_text = -height
     for name, (x, y) in sorted(ends, key=lambda end: end[1][1]):
-        label_y = max(y, label_y + LABEL_DISTANCE * height)
-        axes.annotate(
-            name, (x, label_y), fontsize=5, color=GREY, xytext=(4, 0), textcoords="offset points", va="center"
-        )
+        y_text = max(y, y_text + LABEL_DISTANCE * height)
+        axes.annotate(name, (x, y_text), fontsize=5, color=GREY, xytext=(4, 0), textcoords="offset points", va="center")
 
 
-def bars(
-    path: Path, rows: Sequence[tuple[str, str]], columns: Sequence[tuple[str, str]], draw: DrawPanel, *, x: str
-) -> Path:
+def bars(path: Path, rows: Mapping[str, str], columns: Sequence[str], draw: DrawPanel, *, x: str) -> Path:
     """Write one panel per column with a bar per row; `draw(axes, row, column)` draws one bar. Return the path."""
     figure = _figure((1.6 + 2.4 * len(columns), 0.9 + 0.3 * len(rows)))
     panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
-    for panel, (column, head) in zip(panels, columns, strict=True):
-        for row, _ in rows:
+    for panel, column in zip(panels, columns, strict=True):
+        for row in rows:
             draw(panel, row, column)
-        panel.set_title(head, fontsize=9)
+        panel.set_title(column, fontsize=9)
         panel.set_xlim(0, 1)
         panel.tick_params(labelsize=8, length=0)
         for side in ("top", "right", "left"):
             panel.spines[side].set_visible(False)
-    panels[0].set_yticks(range(len(rows)), [title for _, title in rows])
+    panels[0].set_yticks(range(len(rows)), list(rows.values()))
     panels[0].set_ylim(len(rows) - 0.4, -0.6)
     figure.supxlabel(x, fontsize=8, color=GREY)
     return _save(figure, path)

@@ -9,18 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rationales.evaluation.tables.statistics import DRAWS, Estimate
-from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, RunRecord
+from rationales.experiments.ground_truth.runs.run_record import BOTH, SIDES, MethodMeasures, RunRecord
 
 INPUT_RESAMPLES = 200  # resamples of a run's inputs from which the bootstrap over runs draws
-BOTH, WITH, WITHOUT = "all", "with", "without"
-SIDES = {BOTH: (0, 1), WITH: (1,), WITHOUT: (0,)}  # numbers of the manipulations: inputs of class 1 have the plant
 
 Floats = NDArray[np.float64]
 
 
-def nested_estimate(
-    numerators: Sequence[Floats], denominators: Sequence[Floats] | None = None, seed: int = 0
-) -> Estimate:
+def nested_estimate(numerators: Sequence[Floats], denominators: Sequence[Floats] | None = None) -> Estimate:
     """Mean over the inputs of all runs with a 95 % bootstrap interval that resamples runs, then inputs of each.
 
     `numerators`: (inputs,) of each run, NaN where there is no value. `denominators`: for pooled shares, sum of
@@ -38,7 +34,7 @@ def nested_estimate(
     mean = float(total[0] / total[1])
     if n < 2:
         return Estimate(mean, math.nan, math.nan, n)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     resampled_inputs = np.stack(
         [pair[random.integers(0, len(pair), (INPUT_RESAMPLES, len(pair)))].sum(1) for pair in pairs]
     )  # (runs, INPUT_RESAMPLES, 2)
@@ -56,14 +52,9 @@ def _defined_pairs(numerator: Floats, denominator: Floats | None) -> Floats:
     return pairs[np.isfinite(pairs).all(1)]
 
 
-def side_mask(run: RunRecord, side: str) -> NDArray[np.bool_]:
-    """(inputs,): whether an input is on a side: with the plant, without it, or either."""
-    return np.isin(np.array(run.manipulations), SIDES[side])
-
-
 def input_values(run: RunRecord, measures: MethodMeasures | None, measure: str = "region", side: str = BOTH) -> Floats:
     """(inputs of that side,): a measure of each input; NaN where the method has no scores."""
-    selected = side_mask(run, side)
+    selected = np.isin(np.array(run.manipulations), SIDES[side])
     if measures is None or measure not in measures.values:
         return np.full(int(selected.sum()), math.nan)
     return np.array(measures.values[measure], dtype=np.float64)[selected]
@@ -88,28 +79,27 @@ def pooled_mean(runs: Sequence[RunRecord], method: str, measure: str = "region",
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
     """Spearman's rank correlation with mean ranks for ties; NaN with fewer than three points or constant values."""
-    points = np.array([x, y], dtype=np.float64)
-    points = points[:, np.isfinite(points).all(0)]
+    from scipy.stats import rankdata  # imported here: it takes longer than all of `import rationales`
+
+    points = _finite_points(x, y)
     if points.shape[1] < 3:
         return math.nan
-    ranks = np.stack([_ranks(values) for values in points])
+    ranks = rankdata(points, axis=1)
     std = ranks.std(1)
     if not (std > 0).all():
         return math.nan
     return float(np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())) / (std[0] * std[1]))
 
 
-def _ranks(values: Floats) -> Floats:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: Floats = (last - (counts - 1) / 2)[inverse]
-    return ranks
-
-
 def regression_slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Slope of the least-squares line through the points; NaN with fewer than two different x."""
-    points = np.array([x, y], dtype=np.float64)
-    points = points[:, np.isfinite(points).all(0)]
+    points = _finite_points(x, y)
     if len(np.unique(points[0])) < 2:
         return math.nan
     return float(np.polyfit(points[0], points[1], 1)[0])
+
+
+def _finite_points(x: Sequence[float], y: Sequence[float]) -> Floats:
+    """(2, n): the points without NaN or infinite coordinates."""
+    points = np.array([x, y], dtype=np.float64)
+    return points[:, np.isfinite(points).all(0)]

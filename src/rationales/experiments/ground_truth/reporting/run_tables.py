@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
+from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.table import Cell, Table, TableRow
-from rationales.experiments.ground_truth.method_rows import MARC, MethodSpec
-from rationales.experiments.ground_truth.reporting.paper_claims import format_number, format_percent, table_markdown
-from rationales.experiments.ground_truth.runs.run_record import RunRecord, successful_runs
+from rationales.experiments.ground_truth.method_rows import MethodSpec
+from rationales.experiments.ground_truth.runs.run_record import RunRecord
 from rationales.experiments.ground_truth.runs.run_spec import RunSettings
 from rationales.version import __version__
 
@@ -31,8 +31,8 @@ class ExperimentRuns:
 
     @cached_property
     def successful(self) -> list[RunRecord]:
-        """The runs by which methods can be judged."""
-        return successful_runs(self.records)
+        """The runs whose models are accurate and rely on the plant, so that methods can be judged by them."""
+        return [record for record in self.records if not record.failed]
 
     @cached_property
     def methods(self) -> list[str]:
@@ -48,6 +48,11 @@ class ExperimentRuns:
     def with_plant(self, plant: str) -> list[RunRecord]:
         """The successful runs with this plant."""
         return [run for run in self.successful if run.spec.plant == plant]
+
+    @property
+    def method_titles(self) -> dict[str, str]:
+        """Method -> its name in reports, for all methods with measures."""
+        return {key: self.method_title(key) for key in self.methods}
 
     def method_title(self, method: str) -> str:
         """The name of a method in reports."""
@@ -130,18 +135,13 @@ def run_remarks(runs: ExperimentRuns) -> list[str]:
     return remarks
 
 
-def reference_row(titles: Mapping[str, str]) -> str | None:
-    """The title of the row that all other rows are compared with."""
-    return titles.get(MARC)
-
-
 def runs_markdown(runs: ExperimentRuns) -> str:
     """All runs: accuracy, test of reliance on the plant, number of trainings."""
     lines = [_run_cells(run, runs.settings.max_attempts) for run in runs.records]
     heads = ["run", "accuracy", "without the plant", "p", "epochs", "training", "area", "s: train + explain"]
-    sections = [table_markdown(heads, lines)]
+    sections = [markdown.table(heads, lines)]
     rejected = [
-        f"- {run.spec.title}, training {number}: accuracy {format_percent(attempt.accuracy)}; {attempt.rejection} "
+        f"- {run.spec.title}, training {number}: accuracy {markdown.percent(attempt.accuracy)}; {attempt.rejection} "
         f"({attempt.plant_description})"
         for run in runs.records
         for number, attempt in enumerate(run.attempts, 1)
@@ -154,15 +154,15 @@ def runs_markdown(runs: ExperimentRuns) -> str:
 
 def _run_cells(run: RunRecord, max_attempts: int) -> list[str]:
     attempt = run.last_attempt
-    p_value = "< .001" if attempt.p_value < SMALL_P_VALUE else format_number(attempt.p_value)
+    p_value = "< .001" if attempt.p_value < SMALL_P_VALUE else markdown.number(attempt.p_value)
     return [
         run.spec.title,
-        "**failed**" if run.failed else format_percent(attempt.accuracy),
-        "–" if run.accuracy_bound >= 1 else f"at most {format_percent(run.accuracy_bound)}",
+        "**failed**" if run.failed else markdown.percent(attempt.accuracy),
+        "–" if run.accuracy_bound >= 1 else f"at most {markdown.percent(run.accuracy_bound)}",
         "not testable" if math.isnan(attempt.p_value) else p_value,
         str(attempt.epochs),
         f"{len(run.attempts)} of {max_attempts}",
-        format_number(run.area) if run.input_names else "–",
+        markdown.number(run.area) if run.input_names else "–",
         f"{attempt.seconds:.1f} + {explaining_seconds(run):.1f}",
     ]
 
@@ -173,10 +173,10 @@ def times_markdown(runs: ExperimentRuns, seconds: float) -> str:
     for key in runs.methods:
         durations = [run.measures[key].seconds for run in runs.successful if key in run.measures]
         if durations and not np.isnan(durations).all():
-            lines.append([runs.method_title(key), format_number(float(np.nanmean(durations)))])
+            lines.append([runs.method_title(key), markdown.number(float(np.nanmean(durations)))])
     total = sum(run.seconds for run in runs.records)
     text = f"This call took {seconds:.0f} s; all runs together took {total:.0f} s when they were made."
-    return f"{text}\n\n{table_markdown(['method', 's / input'], lines)}"
+    return f"{text}\n\n{markdown.table(['method', 's / input'], lines)}"
 
 
 def explaining_seconds(run: RunRecord) -> float:

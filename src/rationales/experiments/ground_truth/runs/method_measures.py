@@ -78,9 +78,8 @@ def measure_method(inputs: EncodedInputs, spec: MethodSpec) -> MethodMeasures:
     method = spec.build_method(inputs.model.kind, inputs.size)
     began = time.perf_counter()
     try:
-        attributions = attribute(
-            _with_baselines(inputs, spec), inputs.encoded, method, inputs.targets, seed=inputs.seed
-        )
+        model = _with_baselines(inputs, spec)
+        attributions = attribute(model, inputs.encoded, method, inputs.targets, seed=inputs.seed)
     except RationalesError as error:
         return MethodMeasures(method_fingerprint(spec, method), unsupported=str(error))
     seconds = (time.perf_counter() - began) / len(inputs.planted)

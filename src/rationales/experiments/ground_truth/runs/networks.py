@@ -15,6 +15,7 @@ from rationales.groundtruth.networks.vit import small_vit
 from rationales.groundtruth.training import Recipe
 
 SHARE_TOLERANCE = 0.015  # largest difference between the selected share of words and the requested one
+TextFactory = Callable[[int, Sequence[str], float], nn.Module]  # vocabulary size, labels, selection rate
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,14 @@ class TextNetwork:
     """A network for words."""
 
     title: str
-    make: Callable[[int, Sequence[str], float], nn.Module]  # vocabulary size, labels, selection rate
+    make: TextFactory
     recipe: Recipe
     selects: bool = False  # whether it selects words first and decides by these alone
     has_inherent_scores: bool = True  # whether it has attention weights or selects words
+
+
+def _rationale_model(estimator: str) -> TextFactory:
+    return lambda words, labels, rate: RationaleModel(words, labels, SelectionSettings(estimator, rate))
 
 
 PICTURE_NETWORKS: dict[str, PictureNetwork] = {
@@ -59,16 +64,6 @@ TEXT_NETWORKS: dict[str, TextNetwork] = {
         Recipe(epochs=30, learning_rate=5e-4, warmup_steps=100),
         has_inherent_scores=False,
     ),
-    "reinforce": TextNetwork(
-        "RL",
-        lambda words, labels, rate: RationaleModel(words, labels, SelectionSettings("reinforce", rate)),
-        _SELECTING,
-        True,
-    ),
-    "hardkuma": TextNetwork(
-        "CR",
-        lambda words, labels, rate: RationaleModel(words, labels, SelectionSettings("hardkuma", rate)),
-        _SELECTING,
-        True,
-    ),
+    "reinforce": TextNetwork("RL", _rationale_model("reinforce"), _SELECTING, True),
+    "hardkuma": TextNetwork("CR", _rationale_model("hardkuma"), _SELECTING, True),
 }

@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, by_cost
-from rationales.experiments.ground_truth.runs import bird_pictures
+from rationales.experiments.ground_truth.runs import bird_pictures, training_run
 from rationales.experiments.ground_truth.runs.networks import PICTURE_NETWORKS
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
 from rationales.experiments.ground_truth.runs.run_spec import REQUIRED_ACCURACY, RunSettings, RunSpec
-from rationales.experiments.ground_truth.runs.training_run import (
-    TrainingSetup,
-    compute_device,
-    is_incomplete,
-    recipe_text,
-    train_and_explain,
-)
 from rationales.groundtruth import modify, reassignment_keeping
 from rationales.groundtruth.encoded_examples import EncodedImages, encode_images
 from rationales.groundtruth.explainable import image_model
@@ -27,22 +20,24 @@ EPOCH_SLICES = 4  # slices of an epoch after which the accuracy is tested where 
 def run(spec: RunSpec, settings: RunSettings, previous: RunRecord | None = None) -> RunRecord:
     """Train a network on planted pictures and measure all methods on it."""
     methods = by_cost(PICTURE_METHODS, settings.methods)
-    return train_and_explain(spec, settings, methods, prepare, data_settings(spec), previous)
+    return training_run.train_and_explain(spec, settings, methods, prepare, data_settings(spec), previous)
 
 
 def unfinished(spec: RunSpec, settings: RunSettings, previous: RunRecord | None) -> bool:
     """Whether the run, or a method of it, is still to be done."""
-    return is_incomplete(previous, spec, settings, by_cost(PICTURE_METHODS, settings.methods), data_settings(spec))
+    return training_run.is_incomplete(
+        previous, spec, settings, by_cost(PICTURE_METHODS, settings.methods), data_settings(spec)
+    )
 
 
 def data_settings(spec: RunSpec) -> str:
     """Recipe and constants that a run depends on, as text for its fingerprint."""
     recipe = PICTURE_NETWORKS[spec.network].recipe
     constants = (bird_pictures.SIZE, bird_pictures.VERSIONS, bird_pictures.MAX_SHIFT, EPOCH_SLICES, REQUIRED_ACCURACY)
-    return recipe_text(recipe, *constants)
+    return training_run.recipe_text(recipe, *constants)
 
 
-def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup:
+def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> training_run.TrainingSetup:
     """Choose two bird species and a plant, and plant it."""
     network = PICTURE_NETWORKS[spec.network]
     seed, position_seed = settings.training_seed(spec, attempt), settings.position_seed(spec, attempt)
@@ -50,7 +45,9 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
     pictures = bird_pictures.read_kinds(settings.data, kinds)
     size = pictures.size
     plant = bird_pictures.draw_plant(spec.plant, spec.level, position_seed, size)
-    training = bird_pictures.RelabelledPictures(pictures.train, plant, kinds, spec.r, seed, compute_device(settings))
+    training = bird_pictures.RelabelledPictures(
+        pictures.train, plant, kinds, spec.r, seed, training_run.compute_device(settings)
+    )
     reassignment = reassignment_keeping(kinds, spec.r)
     val, test = (modify(shots, plant, reassignment=reassignment, seed=seed) for shots in (pictures.val, pictures.test))
     recipe = network.recipe
@@ -60,11 +57,9 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
     def epoch_slice(number: int) -> EncodedImages:
         return training.epoch_slice(number, EPOCH_SLICES)
 
-    return TrainingSetup(
+    return training_run.TrainingSetup(
         make_network=lambda: network.make(2, size),
-        data=EncodedSplits(
-            training.epoch(0), *(encode_images(modified.examples, modified.labels) for modified in (val, test))
-        ),
+        data=EncodedSplits(training.epoch(0), *(encode_images(split.examples, split.labels) for split in (val, test))),
         recipe=recipe,
         test=test,
         plant_description=f"{plant}; {' and '.join(kinds)}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from rationales.files import read_text, write_text
 FORMAT = 1  # incremented when older files could be misread
 DIGITS = 6  # decimals that are stored
 FOLDER = "runs"
+BOTH, WITH, WITHOUT = "all", "with", "without"
+SIDES = {BOTH: (0, 1), WITH: (1,), WITHOUT: (0,)}  # numbers of the manipulations: inputs of class 1 have the plant
 STORED_KEYS = {
     "spec": "plan",
     "fingerprint": "print",
@@ -114,16 +116,14 @@ class RunRecord:
             raise InputError(f"the run has format {version!r}; this version reads format {FORMAT}")
         try:
             values = _field_values({name: value for name, value in data.items() if name != "format"})
-            checkpoints = (_field_values(checkpoint) for checkpoint in values["checkpoints"])
+            stages = (_field_values(stored) for stored in values["checkpoints"])
             values |= {
-                "spec": RunSpec.from_dict(values["spec"]),
+                "spec": RunSpec(**values["spec"]),
                 "attempts": tuple(TrainingAttempt(**_nan_for_null(attempt)) for attempt in values["attempts"]),
                 "measures": _read_measures(values["measures"]),
                 "checkpoints": tuple(
-                    TrainingCheckpoint(
-                        checkpoint["epoch"], checkpoint["accuracy"], _read_measures(checkpoint["measures"])
-                    )
-                    for checkpoint in checkpoints
+                    TrainingCheckpoint(stage["epoch"], stage["accuracy"], _read_measures(stage["measures"]))
+                    for stage in stages
                 ),
                 **{name: tuple(values[name]) for name in _PER_INPUT},
             }
@@ -163,11 +163,6 @@ class RunFolder:
         return None if self.out is None else self.out / FOLDER / f"{spec.key}.json"
 
 
-def successful_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs whose models are accurate and rely on the plant, so that methods can be judged by them."""
-    return [record for record in records if not record.failed]
-
-
 def _read_measures(stored: Mapping[str, Any]) -> dict[str, MethodMeasures]:
     measures = {}
     for key, data in stored.items():
@@ -192,7 +187,7 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, DIGITS) if math.isfinite(value) else None
     if isinstance(value, RunSpec):
-        return _to_json(value.to_dict())
+        return _to_json(asdict(value))
     if is_dataclass(value):
         return {STORED_KEYS.get(slot.name, slot.name): _to_json(getattr(value, slot.name)) for slot in fields(value)}
     if isinstance(value, Mapping):

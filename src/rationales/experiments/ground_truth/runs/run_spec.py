@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rationales.models.batch.randomness import content_key
 
@@ -44,15 +42,6 @@ class RunSpec:
         fields += [f"r = {self.r:g}"] if self.r != 0.5 else []
         fields += [f"%Sel {100 * self.rate:g}"] if self.rate else []
         return ", ".join([*fields, f"run {self.run + 1}"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RunSpec:
-        """Inverse of `to_dict`."""
-        return cls(**data)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,10 @@ from __future__ import annotations
 from torch import nn
 
 from rationales.experiments.ground_truth.method_rows import INHERENT, RANDOM, TEXT_METHODS, MethodSpec, by_cost
-from rationales.experiments.ground_truth.runs import review_passages
+from rationales.experiments.ground_truth.runs import review_passages, training_run
 from rationales.experiments.ground_truth.runs.networks import SHARE_TOLERANCE, TEXT_NETWORKS
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
 from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
-from rationales.experiments.ground_truth.runs.training_run import (
-    TrainingSetup,
-    is_incomplete,
-    recipe_text,
-    train_and_explain,
-)
 from rationales.groundtruth import find_plant, modify
 from rationales.groundtruth.encoded_examples import EncodedExamples, encode_texts
 from rationales.groundtruth.explainable import near_rate, selection_rate, word_model
@@ -27,12 +21,14 @@ MAX_EXCESS = 0.05  # a rationale model whose selected share exceeds the requeste
 
 def run(spec: RunSpec, settings: RunSettings, previous: RunRecord | None = None) -> RunRecord:
     """Train a network on planted texts and measure all methods on it."""
-    return train_and_explain(spec, settings, suitable_methods(spec, settings), prepare, data_settings(spec), previous)
+    return training_run.train_and_explain(
+        spec, settings, suitable_methods(spec, settings), prepare, data_settings(spec), previous
+    )
 
 
 def unfinished(spec: RunSpec, settings: RunSettings, previous: RunRecord | None) -> bool:
     """Whether the run, or a method of it, is still to be done."""
-    return is_incomplete(previous, spec, settings, suitable_methods(spec, settings), data_settings(spec))
+    return training_run.is_incomplete(previous, spec, settings, suitable_methods(spec, settings), data_settings(spec))
 
 
 def suitable_methods(spec: RunSpec, settings: RunSettings) -> list[MethodSpec]:
@@ -47,26 +43,19 @@ def data_settings(spec: RunSpec) -> str:
     """Recipe and constants that a run depends on, as text for its fingerprint."""
     constants = (review_passages.PASSAGE_WORDS, review_passages.MAX_TEXTS)
     limits = (SHARE_TOLERANCE, MAX_EXCESS, REQUIRED_ACCURACY)
-    return recipe_text(TEXT_NETWORKS[spec.network].recipe, *constants, *limits)
+    return training_run.recipe_text(TEXT_NETWORKS[spec.network].recipe, *constants, *limits)
 
 
-def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup:
+def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> training_run.TrainingSetup:
     """Plant articles into the texts."""
     network, seed = TEXT_NETWORKS[spec.network], settings.training_seed(spec, attempt)
     texts = review_passages.read_texts(spec.data, settings.data)
     plant = find_plant(spec.plant)
-    train, val, test = (
-        modify(examples, plant, r=spec.r, seed=seed) for examples in (texts.train, texts.val, texts.test)
-    )
+    train, val, test = (modify(split, plant, r=spec.r, seed=seed) for split in (texts.train, texts.val, texts.test))
     tokenizer = word_tokenizer(example.text for example in train.examples)
-    data = EncodedSplits(
-        *(encode_texts(modified.examples, modified.labels, tokenizer) for modified in (train, val, test))
-    )
+    data = EncodedSplits(*(encode_texts(split.examples, split.labels, tokenizer) for split in (train, val, test)))
 
-    def find_fault(module: nn.Module) -> str:
-        return _excess_selection(module, data.test, spec.rate)
-
-    return TrainingSetup(
+    return training_run.TrainingSetup(
         make_network=lambda: network.make(len(tokenizer), test.labels, spec.rate),
         data=data,
         recipe=network.recipe,
@@ -75,7 +64,7 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> TrainingSetup
         make_model=lambda module: word_model(module, tokenizer, network.title),
         required_accuracy=REQUIRED_ACCURACY,
         stop_condition=near_rate(spec.rate, SHARE_TOLERANCE) if network.selects else None,
-        find_fault=find_fault if network.selects else None,
+        find_fault=(lambda module: _excess_selection(module, data.test, spec.rate)) if network.selects else None,
         selects=network.selects,
     )
 

@@ -6,8 +6,7 @@ import copy
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import torch
@@ -24,17 +23,10 @@ from rationales.experiments.ground_truth.runs.method_measures import (
 )
 from rationales.experiments.ground_truth.runs.run_record import RunRecord, TrainingAttempt, TrainingCheckpoint
 from rationales.experiments.ground_truth.runs.run_spec import BIRDS, RunSettings, RunSpec
-from rationales.groundtruth import ModifiedData, PlantedExample
+from rationales.groundtruth import ModifiedData, PlantedExample, training
 from rationales.groundtruth.encoded_examples import EncodedExamples
-from rationales.groundtruth.training import (
-    EncodedSplits,
-    Epoch,
-    Recipe,
-    StopCondition,
-    TrainedModel,
-    count_correct,
-    train,
-)
+from rationales.groundtruth.training import EncodedSplits, Epoch, Recipe, TrainedModel, train
+from rationales.models.batch.temporary_state import attribute_set
 from rationales.models.model import Model
 
 ACCURACY_STEPS = (0.6, 0.7, 0.8, 0.9, 0.95)  # during training, methods run when the accuracy first exceeds each
@@ -51,10 +43,8 @@ class TrainingSetup:
     plant_description: str  # the plant, its position, and the data
     make_model: Callable[[nn.Module], Model]  # wraps a trained network so that methods can explain it
     required_accuracy: float  # on the test set
-    training_fold: Callable[[int], EncodedExamples] | None = (
-        None  # training data of each epoch; None: always `data.train`
-    )
-    stop_condition: StopCondition | None = None  # further condition under which training may stop
+    training_fold: Callable[[int], EncodedExamples] | None = None  # data of each epoch; None: always `data.train`
+    stop_condition: training.StopCondition | None = None  # further condition under which training may stop
     find_fault: Callable[[nn.Module], str] | None = None  # reason to reject a trained network; empty: none
     selects: bool = False
 
@@ -85,7 +75,7 @@ def train_and_explain(
         checkpoints = _CheckpointKeeper(setup, settings)
         started = time.perf_counter()
         seed = settings.training_seed(spec, number)
-        with deterministic_convolutions():
+        with attribute_set(torch.backends.cudnn, "deterministic", True):
             trained = train(
                 setup.make_network,
                 setup.data,
@@ -98,20 +88,13 @@ def train_and_explain(
                 half_precision=spec.data == BIRDS,
             )
         attempts.append(_describe_attempt(setup, trained, seed, time.perf_counter() - started))
-        if attempts[-1].rejection:
-            continue
-        record = _explain(setup, trained, settings, methods, previous)
-        return replace(
-            record,
-            spec=spec,
-            fingerprint=fingerprint,
-            attempts=tuple(attempts),
-            checkpoints=tuple(checkpoints.measure(methods)),
-            seconds=time.perf_counter() - began,
-        )
+        record = RunRecord(spec, fingerprint, tuple(attempts), setup.test.bound)
+        if not attempts[-1].rejection:
+            record = _explain(record, setup, trained, settings, methods, previous)
+            record = replace(record, checkpoints=tuple(checkpoints.measure(methods)))
+            return replace(record, seconds=time.perf_counter() - began)
     reason = f"all {settings.max_attempts} trainings were rejected; the last: {attempts[-1].rejection}"
-    seconds = time.perf_counter() - began
-    return RunRecord(spec, fingerprint, tuple(attempts), setup.test.bound, failed=reason, seconds=seconds)
+    return replace(record, failed=reason, seconds=time.perf_counter() - began)
 
 
 def is_incomplete(
@@ -147,7 +130,7 @@ def run_fingerprint(spec: RunSpec, settings: RunSettings, data_settings: str) ->
         "distinct": settings.distinct_kinds,
         "shares": settings.selected_shares,
     }
-    run_text, shared_text = _call_text("Plan", spec.to_dict()), _call_text("Setting", shared)
+    run_text, shared_text = _call_text("Plan", asdict(spec)), _call_text("Setting", shared)
     text = f"({run_text}, {shared_text}, {data_settings!r}, {ACCURACY_STEPS!r})"
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -168,17 +151,6 @@ def _call_text(name: str, arguments: Mapping[str, Any]) -> str:
 def compute_device(settings: RunSettings) -> torch.device:
     """The device on which models are trained and explained: the requested one, else CUDA where available."""
     return torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-@contextmanager
-def deterministic_convolutions() -> Iterator[None]:
-    """Make cuDNN use deterministic algorithms inside the block."""
-    before = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.deterministic = before
 
 
 def _describe_attempt(setup: TrainingSetup, trained: TrainedModel, seed: int, seconds: float) -> TrainingAttempt:
@@ -224,28 +196,25 @@ def _encode(setup: TrainingSetup, module: nn.Module, settings: RunSettings) -> E
 
 
 def _explain(
+    record: RunRecord,
     setup: TrainingSetup,
     trained: TrainedModel,
     settings: RunSettings,
     methods: Sequence[MethodSpec],
     previous: RunRecord | None,
 ) -> RunRecord:
-    """Measures of all methods on a trained model; the caller fills in the fields about the training."""
+    """The record, completed with the measures of all methods on the trained model."""
     inputs = _encode(setup, trained.module, settings)
     fingerprint = model_fingerprint(inputs.model)
-    reusable = (
-        previous is not None and previous.model_fingerprint == fingerprint and not settings.explain_during_training
-    )
-    measures = dict(previous.measures) if previous is not None and reusable else {}
+    measures = {}
+    if previous is not None and previous.model_fingerprint == fingerprint and not settings.explain_during_training:
+        measures = dict(previous.measures)
     for method in methods:
         current = _current_fingerprint(method, inputs.model.kind, inputs.size)
         if method.key not in measures or measures[method.key].fingerprint != current:
             measures[method.key] = measure_method(inputs, method)
-    return RunRecord(
-        spec=RunSpec("", ""),
-        fingerprint="",
-        attempts=(),
-        accuracy_bound=setup.test.bound,
+    return replace(
+        record,
         model_fingerprint=fingerprint,
         input_names=tuple(item.example.name for item in inputs.planted),
         manipulations=tuple(item.manipulation for item in inputs.planted),
@@ -270,7 +239,7 @@ class _CheckpointKeeper:
         self.reached = -1
 
     def __call__(self, epoch: Epoch, module: nn.Module) -> None:
-        accuracy = count_correct(module, self.test, self.setup.recipe.batch_size) / len(self.test)
+        accuracy = training.count_correct(module, self.test, self.setup.recipe.batch_size) / len(self.test)
         step = sum(accuracy > threshold for threshold in ACCURACY_STEPS)
         if step > self.reached:
             self.reached = step
