@@ -12,11 +12,11 @@ from rationales.report.canvas import canvas, captions, encoded, image_of, pillow
 from rationales.report.wording import percent, probability_rows
 
 if TYPE_CHECKING:
-    from PIL import ImageFont
+    from PIL import ImageDraw, ImageFont
 
 MARGIN, GAP, HEAD, FOOT = 16, 16, 48, 26  # pixels around and between the panels, for the heading and the captions
 COLUMN = 180  # minimal width of a panel's column in pixels, so that its caption is legible
-_INK, _SOFT, _PAPER = (29, 33, 38), (100, 106, 115), (255, 255, 255)
+INK, SOFT, PAPER = (29, 33, 38), (100, 106, 115), (255, 255, 255)
 
 
 def png(rationale: Rationale) -> bytes:
@@ -25,23 +25,18 @@ def png(rationale: Rationale) -> bytes:
     height, width = panel_data.selected.shape
     column = max(width, COLUMN)
     size = (2 * MARGIN + 3 * column + 2 * GAP, HEAD + height + FOOT + MARGIN)
-    sheet = pillow().new("RGB", size, _PAPER)
+    sheet = pillow().new("RGB", size, PAPER)
     from PIL import ImageDraw, ImageFont
 
     pen = ImageDraw.Draw(sheet)
-    large, small = ImageFont.load_default(17), ImageFont.load_default(13)
-    available = size[0] - 2 * MARGIN
-    title = fitted(rationale.target, large, available)
-    pen.text((MARGIN, HEAD // 2), title, _INK, large, anchor="lm")
-    used = large.getlength(title) + 18
-    heading = fitted(target_probabilities(rationale), small, available - used)
-    pen.text((MARGIN + used, HEAD // 2 + 1), heading, _SOFT, small, anchor="lm")
+    small = ImageFont.load_default(13)
+    draw_heading(pen, rationale, size[0] - 2 * MARGIN)
     panels = (panel_data.original, panel_data.heat(), panel_data.cutout())
     for number, (panel, caption) in enumerate(zip(panels, captions(rationale), strict=True)):
         left = MARGIN + number * (column + GAP)
         sheet.paste(image_of(panel), (left + (column - width) // 2, HEAD))
         text = fitted(caption, small, column)
-        pen.text((left + column // 2, HEAD + height + FOOT // 2), text, _SOFT, small, anchor="mm")
+        pen.text((left + column // 2, HEAD + height + FOOT // 2), text, SOFT, small, anchor="mm")
     return encoded(sheet, "PNG", optimize=True)
 
 
@@ -50,7 +45,19 @@ def to_png(rationale: Rationale, path: str | os.PathLike[str]) -> Path:
     return write_bytes(path, png(rationale))
 
 
-def target_probabilities(rationale: Rationale) -> str:
+def draw_heading(pen: ImageDraw.ImageDraw, rationale: Rationale, width: float) -> None:
+    """Write the target and its probabilities into the first `HEAD` rows."""
+    from PIL import ImageFont
+
+    large, small = ImageFont.load_default(17), ImageFont.load_default(13)
+    title = fitted(rationale.target, large, width)
+    pen.text((MARGIN, HEAD // 2), title, INK, large, anchor="lm")
+    used = large.getlength(title) + 18
+    probabilities = fitted(_target_probabilities(rationale), small, width - used)
+    pen.text((MARGIN + used, HEAD // 2 + 1), probabilities, SOFT, small, anchor="lm")
+
+
+def _target_probabilities(rationale: Rationale) -> str:
     """'Full image 91.0 % · Rationale alone 88.0 % · Complement 3.0 %'."""
     target, rows = rationale.target, probability_rows(rationale)[:3]
     return " · ".join(f"{name} {percent(by_label[target])}" for _, name, _, by_label in rows if target in by_label)
