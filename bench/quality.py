@@ -14,11 +14,12 @@ import numpy as np
 
 from rationales.data import read_data
 from rationales.evaluation.agreement.word_marks import marked_words, word_scores
-from rationales.evaluation.faithfulness.measure import measure_rationales, tie_key
+from rationales.evaluation.faithfulness.measure import measure_rationales
 from rationales.evaluation.metric_values import MetricInputs, compute_metrics
 from rationales.evaluation.metrics import select_metrics
 from rationales.evaluation.protocols import find_protocol
 from rationales.evaluation.tables.statistics import estimate
+from rationales.models.batch.randomness import content_key
 from rationales.models.text.model import TextModel
 from rationales.rationale import Rationale
 
@@ -57,7 +58,7 @@ def token_scores(review: Review, result: Rationale) -> np.ndarray:
 def agreement(review: Review, scores: np.ndarray) -> dict[str, float]:
     """How well the scores match what people marked."""
     evidence = MetricInputs(
-        unit_scores=[scores], compared_scores=[scores], gold=[review.gold], tie_keys=[tie_key(0, review.text, None)]
+        unit_scores=[scores], compared_scores=[scores], gold=[review.gold], tie_keys=[content_key(0, review.text, None)]
     )
     metrics = compute_metrics(select_metrics(list(AGREEMENT.values()), {"marks"}), evidence, PROTOCOL)
     return {title: float(metrics[name].values[0]) for title, name in AGREEMENT.items()}
