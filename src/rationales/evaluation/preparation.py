@@ -50,9 +50,8 @@ class PreparedEvaluation:
     selection: str
     remarks: tuple[str, ...]  # what a reader of the table should know
     _encoded: tuple[int, LoadedExamples] | None = field(default=None, repr=False)
-    _extents: dict[int, unit_marks.UnitExtents] = field(
-        default_factory=dict, repr=False
-    )  # of examples that are judged on units
+    # of the examples that are judged on units
+    _extents: dict[int, unit_marks.UnitExtents] = field(default_factory=dict, repr=False)
 
     def rows(self, entries: Sequence[ResolvedEntry], progress: Progress | None = None) -> list[TableRow]:
         """One row for each method, judged on all examples."""

@@ -140,9 +140,9 @@ def captions(rationale: Rationale) -> tuple[str, str, str]:
 
 def data_uri(pixels: np.ndarray, lossless: bool = False) -> str:
     """(h, w, 3) or (h, w) uint8, or (h, w) bool, as a data: URI."""
-    if lossless:
-        return _uri("png", encoded(image_of(pixels), "PNG", optimize=True))
-    return _uri("jpeg", encoded(image_of(pixels), "JPEG", quality=88))
+    kind, options = ("png", {"optimize": True}) if lossless else ("jpeg", {"quality": 88})
+    content = encoded(image_of(pixels), kind.upper(), **options)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -150,10 +150,6 @@ def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
-
-
-def _uri(kind: str, content: bytes) -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _averaged(values: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -16,18 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rationales.evaluation.tables.markdown import number
+from rationales.groundtruth.dryrun import text_report
 from rationales.groundtruth.dryrun.results import DryRun, ExplainedInput, MethodResult, PlantResult
-from rationales.groundtruth.dryrun.text_report import (
-    COLUMNS,
-    LEGEND,
-    cells,
-    details,
-    has_distractors,
-    headline,
-    remarks,
-    settings_of,
-    visible_columns,
-)
 from rationales.groundtruth.dryrun.verdict import FOUND_GAIN
 from rationales.rationale import Grid
 from rationales.report.canvas import canvas, data_uri, edges
@@ -78,31 +68,31 @@ def show(run: DryRun, console: Console | None = None) -> None:
         console.file.flush()
         return
     for plant in run.plants:
-        console.print(Text(safe(headline(plant)), style="bold"))
+        console.print(Text(safe(text_report.headline(plant)), style="bold"))
         if plant.methods:
             console.print(_terminal_table(plant))
-            console.print(Text(f"{LEGEND}.", style="dim"))
-        for line in details(run, plant):
+            console.print(Text(f"{text_report.LEGEND}.", style="dim"))
+        for line in text_report.details(run, plant):
             console.print(Text(f"{safe(line)}.", style="dim"))
         console.print()
 
 
 def _terminal_table(plant: PlantResult) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    columns = visible_columns(plant)
+    columns = text_report.visible_columns(plant)
     for column in columns:
-        table.add_column(COLUMNS[column], justify="left" if column < 2 else "right", overflow="fold")
+        table.add_column(text_report.COLUMNS[column], justify="left" if column < 2 else "right", overflow="fold")
     for method in plant.methods:
-        texts = [Text(safe(cell.replace(" [", "\n["))) for cell in cells(method)]
+        texts = [Text(safe(cell.replace(" [", "\n["))) for cell in text_report.cells(method)]
         texts[1].stylize(VERDICT_STYLES.get(method.verdict.name, "") if method.verdict is not None else "")
         table.add_row(*(texts[column] for column in columns))
     return table
 
 
 def _plant_article(run: DryRun, plant: PlantResult) -> str:
-    settings = settings_of(run, plant).items()
+    settings = text_report.settings_of(run, plant).items()
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in settings)
-    notes = "".join(f"<li>{escape(line)}</li>" for line in remarks(plant))
+    notes = "".join(f"<li>{escape(line)}</li>" for line in text_report.remarks(plant))
     reason = plant.no_verdict
     return "\n".join(
         (
@@ -119,7 +109,7 @@ def _plant_article(run: DryRun, plant: PlantResult) -> str:
 
 
 def _html_table(plant: PlantResult) -> str:
-    with_distractors = has_distractors(plant)
+    with_distractors = text_report.has_distractors(plant)
     titles = ["Method", "Verdict", "Attr% on the plant", "", "Gain", "Top unit"]
     titles += ["On distractors"] if with_distractors else []
     header = "".join(f'<th scope="col">{title}</th>' for title in titles)
@@ -127,12 +117,12 @@ def _html_table(plant: PlantResult) -> str:
     return (
         f'<table class="verdicts"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
         '<p class="caption">Bars: the 95 % interval of Attr% with its mean; the thin line is chance, the dashed line '
-        f"is the Attr% from which the plant counts as found. {escape(LEGEND)}.</p>"
+        f"is the Attr% from which the plant counts as found. {escape(text_report.LEGEND)}.</p>"
     )
 
 
 def _html_row(method: MethodResult, with_distractors: bool) -> Iterator[str]:
-    title, verdict, share, _, gain, top_unit, distractors, *_ = cells(method)
+    title, verdict, share, _, gain, top_unit, distractors, *_ = text_report.cells(method)
     yield f'<th scope="row">{escape(title)}</th><td>{_badge(method, verdict)}</td>'
     yield f"<td>{_stacked(share)}</td>"
     yield f'<td class="bar">{_bar(method)}</td><td>{_stacked(gain)}</td><td>{escape(top_unit)}</td>'
@@ -186,7 +176,7 @@ def _method_section(method: MethodResult) -> str:
         for name, inputs in (("Best", best), ("Worst", worst))
         if inputs
     )
-    badge = _badge(method, cells(method)[1])
+    badge = _badge(method, text_report.cells(method)[1])
     return f'<section class="method"><h3>{escape(method.title)} {badge}</h3>{groups}</section>'
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rationales.rationale import Frames, Grid, Rationale, Region, Rule, Spectrogram, Stretch
+from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch
 
 # key in `Rationale.probabilities`, its name, and what the model gets as input
 MODEL_INPUTS = (
@@ -88,11 +88,8 @@ def listed_labels(rationale: Rationale) -> tuple[str, ...]:
         return rationale.labels
     full = rationale.probabilities.get("full", {})
     ranked = sorted(rationale.labels, key=lambda label: -full.get(label, 0.0))
-    return tuple(
-        label
-        for rank, label in enumerate(ranked)
-        if rank < N_LIKELIEST or label in (rationale.target, rationale.against)
-    )
+    required = (rationale.target, rationale.against)
+    return tuple(label for rank, label in enumerate(ranked) if rank < N_LIKELIEST or label in required)
 
 
 def input_size(rationale: Rationale) -> str:
@@ -140,12 +137,9 @@ def probability_rows(rationale: Rationale) -> list[tuple[str, str, str, Mapping[
 
 def rule_text(rationale: Rationale) -> str:
     """The rule that selected the rationale, in words."""
-    return _rule_text(rationale.rule) + (", then whole word groups" if rationale.selection is not None else "")
-
-
-def _rule_text(rule: Rule) -> str:
+    rule, ending = rationale.rule, ", then whole word groups" if rationale.selection is not None else ""
     if rule.threshold is not None:
-        return f"score above {rule.threshold:g}"
+        return f"score above {rule.threshold:g}{ending}"
     if rule.share is not None:
-        return f"the best {100 * rule.share:g} %"
-    return f"the best {rule.top}"
+        return f"the best {100 * rule.share:g} %{ending}"
+    return f"the best {rule.top}{ending}"

@@ -5,19 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rationales.rationale import Rationale
-from rationales.report.canvas import (
-    DIM,
-    FADE,
-    OPACITY,
-    PALE,
-    canvas,
-    captions,
-    data_uri,
-    enlargement,
-    finite,
-    grid_of,
-    ramp,
-)
+from rationales.report import canvas
 from rationales.report.html.marked_text import embedded_json, escape
 from rationales.report.html.slider import TICKS, selecting_stops, slider_data, stops, threshold_input
 from rationales.report.scale import Scale, rule_threshold
@@ -30,29 +18,29 @@ MAX_REGIONS = 200  # in the list below the image
 
 def view(rationale: Rationale) -> str:
     """The image under its heat map; without a script a still of both."""
-    enlarged = canvas(rationale, MAX_SIDE, MAX_SIDE)
+    enlarged = canvas.canvas(rationale, MAX_SIDE, MAX_SIDE)
     height, width = enlarged.selected.shape
-    lossless = (
-        enlargement(grid_of(rationale), MAX_SIDE) > 1
-    )  # few colours in large squares: PNG is smaller than JPEG, and sharp
+    # few colours in large squares: PNG is smaller than JPEG, and sharp
+    lossless = canvas.enlargement(canvas.grid_of(rationale), MAX_SIDE) > 1
     size = f'width="{width}" height="{height}"'
     name = escape(rationale.name or "The image")
-    still = data_uri(enlarged.heat(outline=True), lossless)
+    still = canvas.data_uri(enlarged.heat(outline=True), lossless)
     return f"""<div class="view" tabindex="0" role="group" aria-label="Image; arrow keys move over it">
 <img class="still" {size} alt="{name}, its scores as a heat map" src="{still}">
-<img class="photo" {size} alt="{name}" src="{data_uri(enlarged.original, lossless)}">
+<img class="photo" {size} alt="{name}" src="{canvas.data_uri(enlarged.original, lossless)}">
 <i class="here" hidden></i>
 </div>{_missing(rationale)}"""
 
 
 def side_by_side(rationale: Rationale) -> str:
     """Original, heat map and cut-out as they are in the PNG, without a script."""
-    panels = canvas(rationale)
-    lossless = enlargement(grid_of(rationale), MAX_SIDE) > 1
+    panels = canvas.canvas(rationale)
+    images = (panels.original, panels.heat(), panels.cutout())
+    lossless = canvas.enlargement(canvas.grid_of(rationale), MAX_SIDE) > 1
     figures = "".join(
-        f'<figure><img alt="{escape(caption)}" src="{data_uri(pixels, lossless)}">'
+        f'<figure><img alt="{escape(caption)}" src="{canvas.data_uri(pixels, lossless)}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
-        for pixels, caption in zip((panels.original, panels.heat(), panels.cutout()), captions(rationale), strict=True)
+        for pixels, caption in zip(images, canvas.captions(rationale), strict=True)
     )
     return f'<div class="panels">{figures}</div>'
 
@@ -60,7 +48,7 @@ def side_by_side(rationale: Rationale) -> str:
 def controls(rationale: Rationale, scale: Scale, number: int, legend: str) -> str:
     """The sliders; the script reads its numbers and the scores from the JSON beside them."""
     start = rule_threshold(rationale, scale)
-    percents, rule = round(100 * OPACITY), escape(rule_text(rationale))
+    percents, rule = round(100 * canvas.OPACITY), escape(rule_text(rationale))
     return f"""<section class="controls" aria-label="Opacity and threshold">
 <div class="row">
 <label for="o{number}">Heat map</label>
@@ -83,21 +71,21 @@ Reset</button></span>
 
 def script_data(rationale: Rationale, scale: Scale) -> dict[str, object]:
     """The data for the script. The scores are an 8-bit grey PNG from `lowest` to `highest`."""
-    grid, values = grid_of(rationale), finite(rationale, scale)
+    grid, values = canvas.grid_of(rationale), canvas.finite(rationale, scale)
     lowest, highest = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-    reduced = canvas(rationale, MAX_SIDE, 1)  # never enlarged: the script does that
+    reduced = canvas.canvas(rationale, MAX_SIDE, 1)  # never enlarged: the script does that
     grey = np.rint(255 * (reduced.scores.astype(np.float64) - lowest) / ((highest - lowest) or 1.0)).clip(0, 255)
     grey_scores = np.linspace(lowest, highest, 256)
-    colours = ramp(scale.strength(grey_scores))
+    colours = canvas.ramp(scale.strength(grey_scores))
     ticks = scale.low + (scale.high - scale.low) * np.arange(TICKS + 1) / TICKS
     above = len(values) - np.searchsorted(np.sort(values), ticks.astype(np.float32), side="right")
     slider_stops = stops(rationale, scale)
     levels = selecting_stops(slider_stops, reduced.scores, reduced.selected > 0).astype(np.uint8)  # few greys
     return {
         **slider_data(rationale, scale, slider_stops),
-        **({"entered": data_uri(levels, lossless=True)} if slider_stops else {}),
-        "scores": data_uri(grey.astype(np.uint8), lossless=True),
-        "rule_selection": data_uri(reduced.selected, lossless=True),
+        **({"entered": canvas.data_uri(levels, lossless=True)} if slider_stops else {}),
+        "scores": canvas.data_uri(grey.astype(np.uint8), lossless=True),
+        "rule_selection": canvas.data_uri(reduced.selected, lossless=True),
         "lowest": lowest,
         "highest": highest,
         "low": scale.low,
@@ -109,18 +97,18 @@ def script_data(rationale: Rationale, scale: Scale) -> dict[str, object]:
         "counts": above.tolist(),  # pixels above each tick of the threshold; exact, while the PNG is rounded
         "colours": np.rint(colours[:, :3]).astype(int).tolist(),
         "opacity": np.round(colours[:, 3].astype(np.float64), 3).tolist(),
-        "dim": DIM,
-        "pale": PALE,
-        "fade": FADE,
+        "dim": canvas.DIM,
+        "pale": canvas.PALE,
+        "fade": canvas.FADE,
     }
 
 
 def legend(rationale: Rationale, scale: Scale) -> str:
     """The colours over a medium grey with the scores that they stand for."""
     signed, peak = bool((rationale.scores < 0).any()), escape(scale.number(scale.peak))
-    colours = ramp(np.linspace(-1.0 if signed else 0.0, 1.0, SHADES))
-    alpha = OPACITY * colours[:, 3:]
-    mixed = np.rint(colours[:, :3] * alpha + 128 * (1 - DIM * OPACITY) * (1 - alpha)).astype(int)
+    colours = canvas.ramp(np.linspace(-1.0 if signed else 0.0, 1.0, SHADES))
+    alpha = canvas.OPACITY * colours[:, 3:]
+    mixed = np.rint(colours[:, :3] * alpha + 128 * (1 - canvas.DIM * canvas.OPACITY) * (1 - alpha)).astype(int)
     shades = "".join(
         f'<rect x="{step}" width="1.1" height="1" fill="#{red:02x}{green:02x}{blue:02x}"/>'
         for step, (red, green, blue) in enumerate(mixed.tolist())
@@ -133,7 +121,7 @@ def legend(rationale: Rationale, scale: Scale) -> str:
 
 def region_list(rationale: Rationale, scale: Scale) -> str:
     """The regions of the rationale as a list, for screen readers and for copying."""
-    regions, grid, total = rationale.regions(), grid_of(rationale), max(len(rationale.units), 1)
+    regions, grid, total = rationale.regions(), canvas.grid_of(rationale), max(len(rationale.units), 1)
     items = "".join(
         f"<li><b>{escape(scale.number(region.score))}</b> "
         f"<bdi>{escape(percent(region.area / total))} of the {input_noun(rationale)}, "

@@ -142,13 +142,12 @@ def _is_sound(rationale: Rationale) -> bool:
 
 def _text_content(rationale: Rationale, scale: Scale, number: int | None) -> Iterator[str]:
     """The text, or the sound as a line of frames, and the controls or the caption below it."""
+    live, has_pair = number is not None, rationale.pair is not None
     if isinstance(rationale.units, Frames):
-        yield wave(rationale, rationale.units, scale, live=number is not None)
-        yield _controls(rationale, scale, number) if number else _caption(rationale, _legend(rationale, scale))
-        return
-    has_pair = rationale.pair is not None
-    for text_index in range(1 + has_pair):
-        yield marked(rationale, scale, text_index, live=number is not None, several=has_pair)
+        yield wave(rationale, rationale.units, scale, live=live)
+    else:
+        for text_index in range(1 + has_pair):
+            yield marked(rationale, scale, text_index, live=live, several=has_pair)
     yield _controls(rationale, scale, number) if number is not None else _caption(rationale, _legend(rationale, scale))
 
 
@@ -204,13 +203,12 @@ def _caption(rationale: Rationale, legend: str) -> str:
 
 def _legend(rationale: Rationale, scale: Scale) -> str:
     """The colours and the scores that they stand for."""
-    steps = range(0, LEVELS + 1, 4)
+    steps, peak = range(0, LEVELS + 1, 4), escape(scale.number(scale.peak))
     positive = "".join(f'<i class="f{step}"></i>' for step in steps)
     if not (rationale.scores < 0).any():
-        return f'<p class="legend" aria-hidden="true">0 {positive} {escape(scale.number(scale.peak))}</p>'
+        return f'<p class="legend" aria-hidden="true">0 {positive} {peak}</p>'
     negative = "".join(f'<i class="a{step}"></i>' for step in reversed(steps[1:]))
-    peak = scale.number(scale.peak)
-    return f'<p class="legend" aria-hidden="true">against −{escape(peak)} {negative}{positive} {escape(peak)} for</p>'
+    return f'<p class="legend" aria-hidden="true">against −{peak} {negative}{positive} {peak} for</p>'
 
 
 def _notes(rationale: Rationale) -> str:
@@ -238,12 +236,10 @@ def _list(rationale: Rationale, scale: Scale) -> str:
 
 
 def _provenance(rationale: Rationale) -> str:
+    options = {name: json.dumps(value, default=str, ensure_ascii=False) for name, value in rationale.options.items()}
     facts = {
         "Method": rationale.method,
-        **{
-            f"Option {name}": json.dumps(value, default=str, ensure_ascii=False)
-            for name, value in rationale.options.items()
-        },
+        **{f"Option {name}": value for name, value in options.items()},
         "Selected": rule_text(rationale),
         "Seed": str(rationale.seed),
         "Steps": f"{rationale.steps:,}",
@@ -255,9 +251,8 @@ def _provenance(rationale: Rationale) -> str:
         "Seconds": f"{rationale.seconds:.2f}",
         **{f"Version of {name}": version for name, version in rationale.versions.items()},
     }
-    items = "".join(
-        f"<dt>{display_text(name)}</dt><dd>{display_text(value)}</dd>" for name, value in facts.items() if value
-    )
+    known = {name: value for name, value in facts.items() if value}
+    items = "".join(f"<dt>{display_text(name)}</dt><dd>{display_text(value)}</dd>" for name, value in known.items())
     return f'<details class="provenance"><summary>How this was made</summary><dl>{items}</dl></details>'
 
 

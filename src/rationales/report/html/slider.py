@@ -30,9 +30,8 @@ def stops(rationale: Rationale, scale: Scale) -> list[Stop]:
     curve = rationale.curve
     if curve is None:
         return []
-    by_rule = Stop(
-        rule_threshold(rationale, scale), int(rationale.selected().sum()), rationale.probabilities, is_rule=True
-    )
+    selected = int(rationale.selected().sum())
+    by_rule = Stop(rule_threshold(rationale, scale), selected, rationale.probabilities, is_rule=True)
     counts = [int((rationale.scores > threshold).sum()) for threshold in curve.thresholds]
     sizes = [
         Stop(threshold, count, curve.at(size))

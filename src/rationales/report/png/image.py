@@ -12,12 +12,12 @@ from rationales.report.canvas import canvas, captions, encoded, image_of, pillow
 from rationales.report.wording import percent, probability_rows
 
 if TYPE_CHECKING:
-    from PIL import ImageFont
+    from PIL import ImageDraw, ImageFont
 
 MARGIN, GAP, HEAD, FOOT = 16, 16, 48, 26  # pixels around and between the panels, for the heading and the captions
 NOTE = 20  # pixels of a line with a warning
 COLUMN = 180  # minimal width of a panel's column in pixels, so that its caption is legible
-_INK, _SOFT, _PAPER, _WARNING = (29, 33, 38), (100, 106, 115), (255, 255, 255), (154, 88, 0)
+INK, SOFT, PAPER, WARNING = (29, 33, 38), (100, 106, 115), (255, 255, 255), (154, 88, 0)
 
 
 def png(rationale: Rationale) -> bytes:
@@ -27,26 +27,21 @@ def png(rationale: Rationale) -> bytes:
     column = max(width, COLUMN)
     warnings = [note.message for note in rationale.notes if note.level == "warning"]
     size = (2 * MARGIN + 3 * column + 2 * GAP, HEAD + height + FOOT + MARGIN + NOTE * len(warnings))
-    sheet = pillow().new("RGB", size, _PAPER)
+    sheet = pillow().new("RGB", size, PAPER)
     from PIL import ImageDraw, ImageFont
 
     pen = ImageDraw.Draw(sheet)
-    large, small = ImageFont.load_default(17), ImageFont.load_default(13)
-    available = size[0] - 2 * MARGIN
-    title = fitted(rationale.question, large, available)
-    pen.text((MARGIN, HEAD // 2), title, _INK, large, anchor="lm")
-    used = large.getlength(title) + 18
-    heading = fitted(target_probabilities(rationale), small, available - used)
-    pen.text((MARGIN + used, HEAD // 2 + 1), heading, _SOFT, small, anchor="lm")
+    small, available = ImageFont.load_default(13), size[0] - 2 * MARGIN
+    draw_heading(pen, rationale, available)
     panels = (panel_data.original, panel_data.heat(), panel_data.cutout())
     for number, (panel, caption) in enumerate(zip(panels, captions(rationale), strict=True)):
         left = MARGIN + number * (column + GAP)
         sheet.paste(image_of(panel), (left + (column - width) // 2, HEAD))
         text = fitted(caption, small, column)
-        pen.text((left + column // 2, HEAD + height + FOOT // 2), text, _SOFT, small, anchor="mm")
+        pen.text((left + column // 2, HEAD + height + FOOT // 2), text, SOFT, small, anchor="mm")
     for number, warning in enumerate(warnings):
         top = HEAD + height + FOOT + NOTE * number + NOTE // 2
-        pen.text((MARGIN, top), fitted(f"note: {warning}", small, available), _WARNING, small, anchor="lm")
+        pen.text((MARGIN, top), fitted(f"note: {warning}", small, available), WARNING, small, anchor="lm")
     return encoded(sheet, "PNG", optimize=True)
 
 
@@ -55,7 +50,19 @@ def to_png(rationale: Rationale, path: str | os.PathLike[str]) -> Path:
     return write_bytes(path, png(rationale))
 
 
-def target_probabilities(rationale: Rationale) -> str:
+def draw_heading(pen: ImageDraw.ImageDraw, rationale: Rationale, width: float) -> None:
+    """Write the target and its probabilities into the first `HEAD` rows."""
+    from PIL import ImageFont
+
+    large, small = ImageFont.load_default(17), ImageFont.load_default(13)
+    title = fitted(rationale.question, large, width)
+    pen.text((MARGIN, HEAD // 2), title, INK, large, anchor="lm")
+    used = large.getlength(title) + 18
+    probabilities = fitted(_target_probabilities(rationale), small, width - used)
+    pen.text((MARGIN + used, HEAD // 2 + 1), probabilities, SOFT, small, anchor="lm")
+
+
+def _target_probabilities(rationale: Rationale) -> str:
     """'Full image 91.0 % · Rationale alone 88.0 % · Complement 3.0 %'."""
     target, rows = rationale.target, probability_rows(rationale)[:3]
     return " · ".join(f"{name} {percent(by_label[target])}" for _, name, _, by_label in rows if target in by_label)

@@ -13,12 +13,12 @@ from rationales.files import write_bytes
 from rationales.rationale import Frames, Rationale
 from rationales.report.canvas import encoded, pillow
 from rationales.report.envelope import envelope
-from rationales.report.png.image import fitted, target_probabilities
+from rationales.report.png.image import HEAD, INK, MARGIN, PAPER, SOFT, draw_heading, fitted
 from rationales.report.scale import scale_of
 from rationales.report.wording import selection_size
 
-WIDTH, WAVE, SCORES, MARGIN, HEAD, FOOT = 960, 180, 60, 16, 48, 30  # pixels
-_INK, _SOFT, _PAPER, _SELECTED, _EDGE = (29, 33, 38), (100, 106, 115), (255, 255, 255), (251, 224, 174), (194, 115, 10)
+WIDTH, WAVE, SCORES, FOOT = 960, 180, 60, 30  # pixels
+_SELECTED, _EDGE = (251, 224, 174), (194, 115, 10)
 _FOR, _AGAINST = (224, 147, 15), (59, 130, 246)
 
 
@@ -30,14 +30,10 @@ def png(rationale: Rationale) -> bytes:
     pillow()  # raises an error that says what to install
     from PIL import Image, ImageDraw, ImageFont
 
-    sheet = Image.new("RGB", (WIDTH + 2 * MARGIN, HEAD + WAVE + SCORES + FOOT), _PAPER)
+    sheet = Image.new("RGB", (WIDTH + 2 * MARGIN, HEAD + WAVE + SCORES + FOOT), PAPER)
     pen = ImageDraw.Draw(sheet)
-    large, small = ImageFont.load_default(17), ImageFont.load_default(13)
-    title = fitted(rationale.target, large, WIDTH)
-    pen.text((MARGIN, HEAD // 2), title, _INK, large, anchor="lm")
-    used = large.getlength(title) + 18
-    heading = fitted(target_probabilities(rationale), small, WIDTH - used)
-    pen.text((MARGIN + used, HEAD // 2 + 1), heading, _SOFT, small, anchor="lm")
+    draw_heading(pen, rationale, WIDTH)
+    small = ImageFont.load_default(13)
 
     def across(seconds: float) -> float:
         return MARGIN + WIDTH * min(seconds / max(frames.duration, 1e-9), 1.0)
@@ -50,17 +46,17 @@ def png(rationale: Rationale) -> bytes:
     for column in range(WIDTH):
         x, height = MARGIN + column, float(loudness[column * len(loudness) // WIDTH])
         reach = height * (WAVE / 2 - 6) if rationale.sound is not None else 0
-        pen.line((x, middle - reach, x, middle + reach), fill=_INK)
+        pen.line((x, middle - reach, x, middle + reach), fill=INK)
     scale = scale_of(rationale)
     bottom = HEAD + WAVE + SCORES
     for index, strength in enumerate(scale.strength(rationale.scores).tolist()):
         left, right = across(index * frames.seconds), across((index + 1) * frames.seconds)
         top = bottom - abs(strength) * (SCORES - 10)
         pen.rectangle((left, top, max(right - 1, left), bottom), fill=_FOR if strength >= 0 else _AGAINST)
-    pen.text((MARGIN, bottom + FOOT // 2), "0 s", _SOFT, small, anchor="lm")
-    pen.text((MARGIN + WIDTH, bottom + FOOT // 2), f"{frames.duration:.2f} s", _SOFT, small, anchor="rm")
+    pen.text((MARGIN, bottom + FOOT // 2), "0 s", SOFT, small, anchor="lm")
+    pen.text((MARGIN + WIDTH, bottom + FOOT // 2), f"{frames.duration:.2f} s", SOFT, small, anchor="rm")
     caption = fitted(selection_size(rationale), small, WIDTH - 160)
-    pen.text((MARGIN + WIDTH / 2, bottom + FOOT // 2), caption, _SOFT, small, anchor="mm")
+    pen.text((MARGIN + WIDTH / 2, bottom + FOOT // 2), caption, SOFT, small, anchor="mm")
     return encoded(sheet, "PNG", optimize=True)
 
 

@@ -35,14 +35,12 @@ def excerpt(rationale: Rationale, limit: int = LIMIT, context: int = CONTEXT) ->
     """The full text when it has at most `limit` units, else its best spans with context, about `limit` units."""
     ranges = _unit_ranges(rationale)
     if len(rationale.words) <= limit:
-        return Excerpt(
-            tuple(ExcerptPiece(index, *bounds, 0) for index, bounds in ranges.items()), dict.fromkeys(ranges, 0), 0, 0
-        )
+        full_pieces = tuple(ExcerptPiece(index, *bounds, 0) for index, bounds in ranges.items())
+        return Excerpt(full_pieces, dict.fromkeys(ranges, 0), 0, 0)
     spans = rationale.spans()
     best_spans = list(_best(spans, limit, context))
-    windows = [
-        (span.text_index, span.first - context, min(span.last, span.first + limit) + context) for span in best_spans
-    ]
+    ends = [min(span.last, span.first + limit) + context for span in best_spans]
+    windows = [(span.text_index, span.first - context, end) for span, end in zip(best_spans, ends, strict=True)]
     if not windows:  # nothing is selected: show the surroundings of the highest score
         best = int(rationale.scores.argmax())
         windows = [(rationale.words[best].text_index, best - context, best + context)]

@@ -8,29 +8,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.style import Style
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from rationales.rationale import Frames, Grid, Rationale
+from rationales.report import wording
 from rationales.report.bidirectional import visible
 from rationales.report.envelope import envelope
 from rationales.report.scale import scale_of
 from rationales.report.terminal.excerpt import excerpt
-from rationales.report.wording import (
-    count,
-    input_noun,
-    input_size,
-    listed_labels,
-    percent,
-    predicted_label,
-    prediction_sentence,
-    probability_rows,
-    region_bounds,
-    runner_up,
-    selection_size,
-    time_range,
-    unit_name,
-)
 
 # (minimal strength, foreground, background). Both colours are set, so that words are legible on dark and on light
 # terminals; weak scores are grey rather than pale, since pale colours stand out most on a dark terminal.
@@ -93,39 +79,37 @@ def body(rationale: Rationale, *, colours: bool) -> RenderableType:
         return _regions(rationale, colours=colours)
     if isinstance(rationale.units, Frames):
         return _stretches(rationale, rationale.units, colours=colours)
-    return _coloured(rationale) if colours else _bracketed(rationale)
+    return _text(rationale, colours=colours)
 
 
 def _print(rationale: Rationale, console: Console, *, colours: bool) -> None:
-    head = Text.assemble(
-        (safe(rationale.question), "bold"), (f"  {safe(rationale.method)} on {safe(rationale.model)}", "dim")
-    )
+    method = f"  {safe(rationale.method)} on {safe(rationale.model)}"
+    head = Text.assemble((safe(rationale.question), "bold"), (method, "dim"))
     if rationale.name:
         head = Text.assemble((f"{safe(rationale.name)}  ", "dim"), head)
     console.print(head, soft_wrap=True)
-    if predicted_label(rationale) not in (None, rationale.target):
-        console.print(Text(f"{safe(prediction_sentence(rationale))}."), soft_wrap=True)
+    if wording.predicted_label(rationale) not in (None, rationale.target):
+        console.print(Text(f"{safe(wording.prediction_sentence(rationale))}."), soft_wrap=True)
     console.print()
     console.print(body(rationale, colours=colours), soft_wrap=not console.is_terminal)
     console.print()
     console.print(_table(rationale))
     console.print()
-    labels = listed_labels(rationale)
+    labels = wording.listed_labels(rationale)
     if len(rationale.labels) > MAX_LABEL_COLUMNS:
         full = rationale.probabilities.get("full", {})
-        values = " · ".join(f"{safe(label)} {percent(full[label])}" for label in labels if label in full)
+        values = " · ".join(f"{safe(label)} {wording.percent(full[label])}" for label in labels if label in full)
         complete = len(labels) == len(rationale.labels)
         title = "all classes" if complete else f"likeliest of {len(rationale.labels):,} classes"
         console.print(Text(f"{title}: {values}", style="dim"), soft_wrap=True)
     console.print(Text(_summary(rationale), style="dim"), soft_wrap=True)
     for note in rationale.notes:
         mark = ("note: ", "bold yellow") if note.level == "warning" else ("info: ", "dim")
-        line = Text.assemble(mark, safe(note.message))
-        console.print(line, soft_wrap=not console.is_terminal)
+        console.print(Text.assemble(mark, safe(note.message)), soft_wrap=not console.is_terminal)
 
 
 def _table(rationale: Rationale) -> Table:
-    labels = [rationale.target, *filter(None, [runner_up(rationale)])]
+    labels = [rationale.target, *filter(None, [wording.runner_up(rationale)])]
     if len(rationale.labels) <= MAX_LABEL_COLUMNS:
         labels += [label for label in rationale.labels if label not in labels]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
@@ -133,8 +117,8 @@ def _table(rationale: Rationale) -> Table:
     for label in labels:
         table.add_column(Text(safe(label)), justify="right", max_width=24)
     table.add_column("")
-    for _, name, hint, probabilities in probability_rows(rationale):
-        values = [percent(probabilities[label]) if label in probabilities else "" for label in labels]
+    for _, name, hint, probabilities in wording.probability_rows(rationale):
+        values = [wording.percent(probabilities[label]) if label in probabilities else "" for label in labels]
         table.add_row(Text(name), *map(Text, values), Text(safe(hint), style="dim"))
     return table
 
@@ -143,26 +127,22 @@ def _regions(rationale: Rationale, *, colours: bool) -> Group:
     """The largest regions of an image with their area, position and score."""
     regions, scale, total = rationale.regions(), scale_of(rationale), max(len(rationale.units), 1)
     grid = rationale.units if isinstance(rationale.units, Grid) else None
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("")
-    table.add_column("area", justify="right")
-    table.add_column("where")
-    table.add_column("score", justify="right")
+    title = Text(wording.input_size(rationale).capitalize())
+    if not regions:
+        unit = wording.unit_name(rationale)
+        return Group(title, Text(f"No {unit} reached the threshold: nothing is selected."))
+    columns = ("", Column("area", justify="right"), "where", Column("score", justify="right"))
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for number, region in enumerate(regions[:MAX_REGIONS], 1):
         look = style(float(scale.strength(np.array([region.score]))[0])) if colours else Style.null()
         score = Text(scale.number(region.score), style=look)
-        table.add_row(str(number), percent(region.area / total), region_bounds(region, grid), score)
-    if not regions:
-        return Group(
-            Text(input_size(rationale).capitalize()),
-            Text(f"No {unit_name(rationale)} reached the threshold: nothing is selected."),
-        )
+        table.add_row(str(number), wording.percent(region.area / total), wording.region_bounds(region, grid), score)
     if len(regions) <= MAX_REGIONS:
-        return Group(Text(input_size(rationale).capitalize()), table)
-    unlisted = count(len(regions) - MAX_REGIONS, "region")
-    share = percent(sum(region.area for region in regions[MAX_REGIONS:]) / total)
-    summary = Text(f"and {unlisted} more, {share} of the {input_noun(rationale)}", style="dim")
-    return Group(Text(input_size(rationale).capitalize()), table, summary)
+        return Group(title, table)
+    unlisted = wording.count(len(regions) - MAX_REGIONS, "region")
+    share = wording.percent(sum(region.area for region in regions[MAX_REGIONS:]) / total)
+    summary = Text(f"and {unlisted} more, {share} of the {wording.input_noun(rationale)}", style="dim")
+    return Group(title, table, summary)
 
 
 def _stretches(rationale: Rationale, frames: Frames, *, colours: bool) -> Group:
@@ -179,47 +159,39 @@ def _stretches(rationale: Rationale, frames: Frames, *, colours: bool) -> Group:
     arrows = "".join("^" if is_selected else " " for is_selected in selected.tolist()).rstrip()
     marks = Text(arrows, style="bold" if colours else "")
     scales = Text(f"0 s{f'{frames.duration:.2f} s':>{max(len(loudness) - 3, 1)}}", style="dim")
+    title = Text(wording.input_size(rationale).capitalize())
     if not stretches:
-        return Group(Text(input_size(rationale).capitalize()), bars, scales, Text("No frame reached the threshold."))
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("")
-    table.add_column("when")
-    table.add_column("score", justify="right")
+        return Group(title, bars, scales, Text("No frame reached the threshold."))
+    table = Table("", "when", Column("score", justify="right"), box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for number, stretch in enumerate(stretches[:MAX_STRETCHES], 1):
         look = style(float(scale.strength(np.array([stretch.score]))[0])) if colours else Style.null()
-        table.add_row(str(number), time_range(stretch), Text(scale.number(stretch.score), style=look))
+        table.add_row(str(number), wording.time_range(stretch), Text(scale.number(stretch.score), style=look))
     unlisted = len(stretches) - MAX_STRETCHES
-    summary = [Text(f"and {count(unlisted, 'span')} more", style="dim")] if unlisted > 0 else []
-    return Group(Text(input_size(rationale).capitalize()), bars, marks, scales, Text(), table, *summary)
+    summary = [Text(f"and {wording.count(unlisted, 'span')} more", style="dim")] if unlisted > 0 else []
+    return Group(title, bars, marks, scales, Text(), table, *summary)
 
 
 def _summary(rationale: Rationale) -> str:
-    facts = [selection_size(rationale)]
+    facts = [wording.selection_size(rationale)]
     if rationale.steps:
-        facts.append(count(rationale.steps, "step") + (f" (stop: {safe(rationale.stop)})" if rationale.stop else ""))
+        stop = f" (stop: {safe(rationale.stop)})" if rationale.stop else ""
+        facts.append(wording.count(rationale.steps, "step") + stop)
     if rationale.segments > 1:
-        facts.append(count(rationale.segments, "segment"))
+        facts.append(wording.count(rationale.segments, "segment"))
     facts.append(f"{rationale.seconds:.1f} s")
     return " · ".join(facts)
 
 
-def _bracketed(rationale: Rationale) -> Text:
-    return _body(rationale, rationale.selected(), lambda _: Style.null(), brackets=True)
-
-
-def _coloured(rationale: Rationale) -> Text:
-    selected = rationale.selected()
-    strength = scale_of(rationale).strength(rationale.scores)
+def _text(rationale: Rationale, *, colours: bool) -> Text:
+    """The text, or its excerpt: units coloured and those selected underlined, or those selected in brackets."""
+    selected, strength = rationale.selected(), scale_of(rationale).strength(rationale.scores)
     mark = Style(bold=True, underline=True)
-    return _body(
-        rationale, selected, lambda i: style(strength[i]) + (mark if selected[i] else Style.null()), brackets=False
-    )
 
+    def styled(index: int) -> Style:
+        return style(strength[index]) + (mark if selected[index] else Style.null()) if colours else Style.null()
 
-def _body(rationale: Rationale, selected: np.ndarray, styled: Callable[[int], Style], *, brackets: bool) -> Text:
-    """The text, or its excerpt, with each unit in its style."""
     body = Text()
-    noun = unit_name(rationale)
+    noun = wording.unit_name(rationale)
     visible_text = excerpt(rationale)
     complete = visible_text.left_out == 0
     for text_index, tail in visible_text.tails.items():
@@ -229,16 +201,16 @@ def _body(rationale: Rationale, selected: np.ndarray, styled: Callable[[int], St
             body.append(f"{TEXT_TITLES[text_index]}\n", style="dim bold")
         for piece in (piece for piece in visible_text.pieces if piece.text_index == text_index):
             if piece.skipped:
-                body.append(f"[… {count(piece.skipped, noun)} left out …]\n", style="dim italic")
-            runs = _runs(rationale, piece.first, piece.last, selected, styled, brackets, edges=complete)
+                body.append(f"[… {wording.count(piece.skipped, noun)} left out …]\n", style="dim italic")
+            runs = _runs(rationale, piece.first, piece.last, selected, styled, not colours, edges=complete)
             for content, look in runs:
                 body.append(safe(content), style=look)
             body.append("" if complete else "\n")
         if tail:
-            body.append(f"[… {count(tail, noun)} left out …]\n", style="dim italic")
+            body.append(f"[… {wording.count(tail, noun)} left out …]\n", style="dim italic")
     if not complete:
         hidden_spans = visible_text.spans_left_out
-        spans = f" and {count(hidden_spans, 'span')}" if hidden_spans else ""
+        spans = f" and {wording.count(hidden_spans, 'span')}" if hidden_spans else ""
         body.append(f"\nNot shown: {visible_text.left_out:,} of {len(rationale.words):,} {noun}s{spans}.", style="dim")
     return body
 
