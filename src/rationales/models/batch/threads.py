@@ -20,7 +20,7 @@ from torch import nn
 from rationales.errors import OptionError
 
 VARIABLE = "RATIONALES_THREADS"  # environment variable: number of threads for any work
-WORK_PER_THREAD = 2_000_000_000  # multiplications in a forward pass of all rows; below, a second thread gains nothing
+WORK_PER_THREAD = 200_000_000  # multiplications in a forward pass: about 100 words in the embedded model
 
 
 class _Outermost:
