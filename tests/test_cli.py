@@ -381,7 +381,7 @@ class TestPictures:
         assert "not both" in error(run("explain", "a text", "--image", str(picture)))
         assert "a model of texts" in error(run("explain", "--image", str(picture), "--model", "embedded"))
         assert "give --image" in error(run("explain", "a text", "--model", "efficientnet-lite0"))
-        assert "for pictures" in error(run("explain", "a text", "--png", "r.png"))
+        assert "for images" in error(run("explain", "a text", "--png", "r.png"))
 
     def test_must_be_one(self, run: Run, picture: Path) -> None:
         picture.write_text("hello")

@@ -20,10 +20,10 @@ from rationales.errors import OptionError
 @clean_exit
 def compare(
     text: shared.Text = None,
-    methods: Annotated[list[str] | None, shared.methods_option("marc,occlusion; for a picture marc,grad-cam")] = None,
+    methods: Annotated[list[str] | None, shared.methods_option("marc,occlusion; for an image marc,grad-cam")] = None,
     file: shared.File = None,
     image: Annotated[
-        Path | None, Option("--image", "-i", help="A picture instead of a text.", show_default=False)
+        Path | None, Option("--image", "-i", help="An image instead of a text.", show_default=False)
     ] = None,
     pair: Annotated[str | None, Option(help="The second text, for models of text pairs.")] = None,
     model: shared.ModelName = None,

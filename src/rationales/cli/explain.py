@@ -32,7 +32,7 @@ def explain(
     ] = None,
     image: Annotated[
         list[Path] | None,
-        Option("--image", "-i", help="Explain a picture, or a folder of them; may be repeated.", show_default=False),
+        Option("--image", "-i", help="Explain an image, or a folder of them; may be repeated.", show_default=False),
     ] = None,
     audio: Annotated[
         list[Path] | None,
@@ -50,12 +50,12 @@ def explain(
     baseline: Annotated[
         str | None,
         Option(
-            help="What a replaced unit becomes: pad, mask, unk, zero, mean or a word; for pictures black, white, mean, "
+            help="What a replaced unit becomes: pad, mask, unk, zero, mean or a word; for images black, white, mean, "
             "noise, blur-N or a file, several with commas; for sounds silence, noise, blur-N."
         ),
     ] = None,
     fit: Annotated[
-        str | None, Option(help="How a picture goes into the model: crop, pad, squash; else as the model does it.")
+        str | None, Option(help="How an image goes into the model: crop, pad, squash; else as the model does it.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -73,7 +73,7 @@ def explain(
     html: Annotated[
         Path | None, Option(help="Write a page to share, with a threshold slider; of many inputs, with an index.")
     ] = None,
-    png: Annotated[Path | None, Option(help="Write a picture's rationale side by side as PNG.")] = None,
+    png: Annotated[Path | None, Option(help="Write an image's rationale side by side as PNG.")] = None,
     save: Annotated[Path | None, Option(help="Write the result as JSON, for Rationale.load.")] = None,
     as_json: Annotated[
         bool, Option("--json", help="Print one JSON object, of many inputs one a line, and nothing else.")
@@ -81,7 +81,7 @@ def explain(
     device: Device = None,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Show which words of a text, which regions of a picture, or which seconds of a sound made a model decide.
+    """Show which words of a text, which regions of an image, or which seconds of a sound made a model decide.
 
     Without --model the sentiment model inside the package is used; nothing is downloaded.
 
@@ -115,7 +115,7 @@ def explain(
     if sources.several and (save is not None or png is not None):
         raise OptionError("--save and --png are for one input; of several, --json prints one object a line")
     if png is not None and sources.kind == "text":
-        raise OptionError("--png is for pictures and sounds; a text is shown by --html")
+        raise OptionError("--png is for images and sounds; a text is shown by --html")
     text_units = text_unit(unit, sources.kind)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting

@@ -12,7 +12,7 @@ from typing import Any
 from rationales.errors import InputError, OptionError
 from rationales.files import decode, read_text
 
-_UNITS = {"image": "a picture are its pixels", "audio": "a sound are its frames"}
+_UNITS = {"image": "an image are its pixels", "audio": "a sound are its frames"}
 
 
 def check_outputs(sources: Path | Sequence[Path] | None, *outputs: Path | None) -> None:
@@ -69,14 +69,14 @@ def source(
     pair: str | None,
     command: str = "explain",
 ) -> str | tuple[str, str]:
-    """What to explain: the path of a picture or a sound, a text, or two texts."""
+    """What to explain: the path of an image or a sound, a text, or two texts."""
     path = image or audio
     if path is not None:
         if text is not None or file is not None or pair is not None or (image and audio):
             raise OptionError(
-                "give a picture or a text, not both"
+                "give an image or a text, not both"
                 if image and not audio
-                else "give one input: a sound, a picture or a text"
+                else "give one input: a sound, an image or a text"
             )
         if path.is_dir():
             raise InputError(f"{path} is a folder; give a file")
@@ -90,7 +90,7 @@ def source(
 
 
 def text_unit(unit: str | None, kind: str) -> str:
-    """The unit of a text, a word where none is named; pictures and sounds have units of their own."""
+    """The unit of a text, a word where none is named; images and sounds have units of their own."""
     if unit is not None and kind != "text":
         raise OptionError(f"--unit is for texts; the units of {_UNITS[kind]}")
     return unit or "word"

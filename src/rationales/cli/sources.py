@@ -1,4 +1,4 @@
-"""What `explain` is given: a text, files, folders or tables of texts, pictures, sounds; one input or many."""
+"""What `explain` is given: a text, files, folders or tables of texts, images, sounds; one input or many."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def gather(
     if len(kinds) > 1 or (kinds and arguments):
         if kinds == ["text"]:
             raise OptionError("give a text or --file, not both")
-        with_sound = "give one input: a sound, a picture or a text"
-        raise OptionError(with_sound if "audio" in kinds else "give a picture or a text, not both")
+        with_sound = "give one input: a sound, an image or a text"
+        raise OptionError(with_sound if "audio" in kinds else "give an image or a text, not both")
     if len(arguments) > 1:
         raise OptionError(
             f"one text is expected, not {len(arguments)}: put quotation marks around it, or give files with --file"
