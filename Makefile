@@ -85,7 +85,7 @@ experiments: setup ## add the encoder that minilm-reviews is made from (91 MB) a
 
 picture: demo ## the README's picture, from the page that the demo wrote (needs chromium)
 	$(CHROMIUM) --headless --no-sandbox --disable-gpu --no-first-run --disable-sync --disable-background-networking \
-	  --disable-component-update --hide-scrollbars --force-device-scale-factor=1.5 --window-size=940,690 \
+	  --disable-component-update --hide-scrollbars --force-device-scale-factor=1.5 --window-size=940,900 \
 	  --user-data-dir="$(TMPDIR)/chromium" --screenshot=docs/images/page.png "file://$(CURDIR)/demo/index.html"
 
 clean: ## remove everything that make made, .venv included
