@@ -19,7 +19,7 @@ from rationales.evaluation.metric_values import MetricInputs, compute_metrics
 from rationales.evaluation.metrics import select_metrics
 from rationales.evaluation.protocols import find_protocol
 from rationales.evaluation.tables.statistics import estimate
-from rationales.models.batch.randomness import content_key
+from rationales.models.batch.rows import content_key
 from rationales.models.text.model import TextModel
 from rationales.rationale import Rationale
 

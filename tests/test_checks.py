@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rationales.pipeline.checks import SelectionSummary, selection_notes
+from rationales.pipeline.selection import SelectionSummary, selection_notes
 
 
 def selection(full=0.8, rationale=0.8, complement=0.2, baseline=0.4, **changes):

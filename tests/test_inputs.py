@@ -11,7 +11,7 @@ import rationales
 from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
 from rationales.models.catalogue import EMBEDDED
-from rationales.pipeline.targets import lists_inputs
+from rationales.pipeline.scoring import lists_inputs
 
 TEXTS = ["A fine film.", "A dull one."]
 QUICK = {"method": "random"}

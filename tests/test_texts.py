@@ -120,8 +120,8 @@ import json, resource, sys
 sys.path.insert(0, "tests")
 import rationales
 from families import CORPUS, tiny
-from rationales.models.batch import memory
-memory.CPU_BYTES = 32 * 2**20  # far less than all rows would need at once
+from rationales.models.batch import execution
+execution.CPU_BYTES = 32 * 2**20  # far less than all rows would need at once
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 words = " ".join(CORPUS).split()

@@ -28,7 +28,7 @@ from rationales.masks.instant.refine import refine
 from rationales.masks.instant.training import TrainSettings, ValidationResult, train
 from rationales.masks.objective import Problem
 from rationales.masks.optimize import optimize
-from rationales.masks.optimizer_step import losses
+from rationales.masks.optimizer import losses
 from rationales.masks.settings import DEFAULT, MaskSettings
 from rationales.models.text.model import TextModel
 from rationales.models.text.units import sentences

@@ -73,7 +73,9 @@ __all__ += ["read_data"]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'rationales' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value  # from now on the name is found without this function
+    return value
 
 
 def __dir__() -> list[str]:

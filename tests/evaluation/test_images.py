@@ -22,7 +22,7 @@ from rationales.evaluation.faithfulness.image_scores import to_model_grid
 from rationales.evaluation.faithfulness.measure import measure_faithfulness, measure_rationales
 from rationales.evaluation.protocols import PRESETS, Protocol
 from rationales.evaluation.stability import between_baselines
-from rationales.models.batch.heads import Head
+from rationales.models.classes import Head
 from rationales.models.image.loading import from_module
 from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import Fit, ImageInput, fit_image, scores_at_image_size

@@ -10,11 +10,9 @@ from masks.test_levels import TEXTS, batch_of, fields
 from methods.keyword import keyword_model
 
 import rationales
-from rationales.masks.levels import scaled
-from rationales.masks.objective import Problem, log_odds, loss
+from rationales.masks.objective import Problem, log_odds, loss, scaled
 from rationales.masks.optimize import optimize
-from rationales.masks.optimizer_state import OptimizerState
-from rationales.masks.optimizer_step import field_of, keep_logit, step
+from rationales.masks.optimizer import OptimizerState, field_of, keep_logit, step
 from rationales.masks.settings import DEFAULT, PAPER, replace
 
 ANCHORED = replace(DEFAULT, steps=30, warmup_steps=6, anchor=0.7, anchor_sigma=3.0, stop="steps")

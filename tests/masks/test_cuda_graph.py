@@ -8,7 +8,7 @@ from families import tiny
 from torch import nn
 
 import rationales
-from rationales.masks import cuda_graph, levels
+from rationales.masks import objective, optimizer
 from rationales.masks.optimize import optimize
 from rationales.masks.settings import DEFAULT, MaskSettings
 
@@ -27,8 +27,8 @@ def test_the_edge_is_found_by_halving_and_by_many_places_at_once(monkeypatch):
     level = torch.tensor([0.3, 0.7])
     masks = []
     for points in (1, 3, 15):
-        monkeypatch.setitem(levels.POINTS, "cpu", points)
-        masks.append(levels.at_level(z, batch, level, 0.3))
+        monkeypatch.setitem(objective.POINTS, "cpu", points)
+        masks.append(objective.at_level(z, batch, level, 0.3))
     assert torch.allclose(masks[0], masks[1], atol=1e-3)
     assert torch.allclose(masks[0], masks[2], atol=1e-3)
     assert model.labels
@@ -39,7 +39,7 @@ class TestOnACard:
     settings = MaskSettings(**{**DEFAULT.__dict__, "precision": "full", "stop": "steps"})
 
     def run(self, batch, model, target, max_cost, monkeypatch):
-        monkeypatch.setattr(cuda_graph, "MAX_COST", max_cost)
+        monkeypatch.setattr(optimizer, "MAX_COST", max_cost)
         with model.frozen():
             return optimize(batch, target, self.settings).keep
 

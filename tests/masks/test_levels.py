@@ -13,7 +13,7 @@ from reference import levels as literal
 
 import rationales
 from rationales.errors import OptionError
-from rationales.masks.levels import HIGHEST, LOWEST, at_level, draw_levels, scaled
+from rationales.masks.objective import HIGHEST, LOWEST, at_level, draw_levels, scaled
 from rationales.masks.optimize import optimize
 from rationales.masks.settings import DEFAULT, ONE_MASK, MaskSettings, replace
 from rationales.models.text.tokens import TextInput

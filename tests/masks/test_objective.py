@@ -26,7 +26,7 @@ from rationales.masks.objective import (
 )
 from rationales.masks.settings import ONE_MASK
 from rationales.models.batch import Batch, Rows
-from rationales.models.batch.heads import Head
+from rationales.models.classes import Head
 from rationales.models.text.tokens import TextInput
 
 EMPTY = 0.4  # what the model gives the second class when everything is replaced

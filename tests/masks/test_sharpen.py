@@ -12,7 +12,7 @@ pytest.importorskip("PIL")
 from models.image.test_model import SIDE, detector, scene
 
 from rationales.masks.optimize import optimize
-from rationales.masks.optimizer_step import field_of
+from rationales.masks.optimizer import field_of
 from rationales.masks.postprocess import best_size, unit_order
 from rationales.masks.settings import IMAGE
 from rationales.masks.sharpen import LARGE_SIZE, sharpen

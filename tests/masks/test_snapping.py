@@ -10,8 +10,7 @@ from methods.keyword import WeightedWordsModel
 
 import rationales
 from rationales.masks.snapping import MAX_CHANGES, EdgeChange, edge_changes
-from rationales.models.text.units import words
-from rationales.models.text.word_groups import cuts
+from rationales.models.text.units import cuts, words
 from rationales.rationale import Rationale
 from rationales.rationale_parts import Unit
 

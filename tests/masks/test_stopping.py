@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rationales.masks.optimize import CALM_CHECKS, CALM_MOVEMENT, MIN_PLATEAU_STEPS, MaskProgress, stopping
 from rationales.masks.settings import MaskSettings
-from rationales.masks.stopping import CALM_CHECKS, CALM_MOVEMENT, MIN_PLATEAU_STEPS, MaskProgress, stopping
 
 SHARE = st.one_of(st.floats(0, 1), st.sampled_from([0.2, 0.3, 0.45]))
 DROP = st.one_of(st.floats(0, 0.03), st.sampled_from([0.0124999, 0.0125001, 0.0049999, 0.0050001]))  # 1/80, 1/200

@@ -17,7 +17,7 @@ from methods.maskers import KEYWORDS, SPARSE, keyword_masker_file, text_batch, u
 from rationales.errors import ModelError, OptionError
 from rationales.evaluation.scores.cache import entry_key
 from rationales.masks.instant.masker_file import Masker
-from rationales.masks.optimizer_step import field_of, keep_logit
+from rationales.masks.optimizer import field_of, keep_logit
 from rationales.masks.postprocess import SIZES, unit_order
 from rationales.methods import build
 from rationales.methods.marc_instant import MarcInstant

@@ -15,7 +15,7 @@ from methods.test_every_method_images import PICTURES, model_of, network
 from rationales.errors import OptionError
 from rationales.methods import build
 from rationales.methods.support.feature_groups import feature_groups
-from rationales.models.batch.randomness import fold, normal, uniform
+from rationales.models.batch.rows import fold, normal, uniform
 from rationales.models.text.tokens import TextInput
 
 TEXTS = ["The soup was bad.", "Dull.", "Nobody laughed at the joke, not even he who told it."]

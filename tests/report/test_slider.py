@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from samples import make_rationale, rationales
 
 from rationales import Rationale
-from rationales.pipeline.selection_curves import SIZES, curve_thresholds
+from rationales.pipeline.selection import SIZES, curve_thresholds
 from rationales.rationale import Curve, Rule
 from rationales.report.html.page import page
 from rationales.report.html.probabilities import STALE

@@ -13,7 +13,7 @@ from rationales.evaluation.faithfulness.levels import TIE_PURPOSE
 from rationales.evaluation.metrics import METRICS, Metric
 from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.selection.rules import SelectionInputs, SelectionRule, find_selection
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.rows import fold, uniform
 
 SELECTION_WITHOUT_MARKS = "sufficient"  # how words are selected where nobody marked any
 

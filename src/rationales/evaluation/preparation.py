@@ -30,7 +30,7 @@ from rationales.evaluation.protocols import Protocol, find_protocol
 from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
-from rationales.models.batch.randomness import content_key
+from rationales.models.batch.rows import content_key
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 from rationales.options import whole_number

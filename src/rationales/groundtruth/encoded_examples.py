@@ -16,7 +16,7 @@ from rationales.data.example import Example
 from rationales.errors import DataError
 from rationales.groundtruth.image_examples import read_pixels
 from rationales.groundtruth.networks.vocabulary import PADDING_ID
-from rationales.models.batch.heads import output_logits
+from rationales.models.classes import output_logits
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, for pixels in [0, 1]
 SORTED_BATCHES = 20  # batches within which texts are sorted by length

@@ -14,7 +14,7 @@ from rationales.groundtruth.label_reassignment import Reassignment, reassign, re
 from rationales.groundtruth.plants.plant import Plant, PlantedExample, random_generator
 from rationales.groundtruth.plants.regions import area, units_in_region
 from rationales.groundtruth.theory import min_test_size
-from rationales.models.batch.randomness import content_key
+from rationales.models.batch.rows import content_key
 from rationales.models.text.units import words
 from rationales.rationale_parts import Unit
 

@@ -14,8 +14,17 @@ from torch import Tensor
 from torch.nn.functional import max_pool1d, pad
 
 from rationales.masks.field import smooth
-from rationales.masks.levels import edge, row_groups, scaled
-from rationales.masks.objective import complement_term, mask_rows, shortness, squeeze, sufficiency_term, unit_count
+from rationales.masks.objective import (
+    complement_term,
+    edge,
+    mask_rows,
+    row_groups,
+    scaled,
+    shortness,
+    squeeze,
+    sufficiency_term,
+    unit_count,
+)
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize
-from rationales.masks.optimizer_step import field_of
+from rationales.masks.optimizer import field_of
 from rationales.masks.postprocess import SizeChoice, best_size, unit_order
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch

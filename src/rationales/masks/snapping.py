@@ -18,7 +18,7 @@ from rationales.masks.objective import complement_term, squeeze, sufficiency_ter
 from rationales.masks.postprocess import LOSS_SLACK, LOST_TARGET_SHARE, SUFFICIENT
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_under_keeps
-from rationales.models.text.word_groups import Cuts, cuts
+from rationales.models.text.units import Cuts, cuts
 from rationales.rationale_parts import Unit
 
 MAX_MOVED_WORDS = 2  # of one edge

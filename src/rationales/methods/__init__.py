@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
@@ -16,13 +17,13 @@ from rationales.methods.gradient.saliency import Saliency
 from rationales.methods.gradient.smooth_grad import SmoothGrad
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
-from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
+from rationales.methods.method import Attribution, Method
 from rationales.methods.perturbation.kernel_shap import KernelShap
 from rationales.methods.perturbation.lime import Lime
 from rationales.methods.perturbation.occlusion import Occlusion
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.random import Random
-from rationales.options import suggestion
+from rationales.options import check_option, suggestion
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -34,9 +35,41 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
+@dataclass(frozen=True)
+class OptionInfo:
+    """Description of an option."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """Description of a method."""
+
+    name: str
+    summary: str
+    needs: tuple[str, ...]
+    presets: Mapping[str, tuple[str, ...]]  # by the kind of input
+    options: tuple[OptionInfo, ...]
+
+
 def list_methods() -> list[MethodInfo]:
     """Descriptions of all methods."""
     return [describe(method) for method in METHODS.values()]
+
+
+def describe(method: type[Method]) -> MethodInfo:
+    """Description of a method, as `rationales methods` prints it."""
+    options = []
+    for spec in fields(method):
+        line, choices = spec.metadata.get("help", ""), spec.metadata.get("choices", ())
+        options.append(OptionInfo(spec.name, str(spec.type), spec.default, line, choices))
+    presets = {kind: tuple(named) for kind, named in method.presets.items()}
+    return MethodInfo(method.name, method.summary, method.needs, presets, tuple(options))
 
 
 def build(name: str, options: dict[str, object] | None = None, kind: str = "text") -> Method:
@@ -44,6 +77,27 @@ def build(name: str, options: dict[str, object] | None = None, kind: str = "text
     if name not in METHODS:
         raise OptionError(f"there is no method {name!r}{suggestion(name, METHODS)}; there are: {', '.join(METHODS)}")
     return make(METHODS[name], options or {}, kind)
+
+
+def make(method: type[Method], options: Mapping[str, Any], kind: str = "text") -> Method:
+    """Method with these options for this kind of input; the option `preset` sets the others."""
+    values = dict(options)
+    presets = method.presets.get(kind, {})
+    preset = values.pop("preset", "default" if presets else None)
+    if preset is not None and preset not in presets:
+        known, similar = ", ".join(presets) or "none", suggestion(preset, presets)
+        message = f"{method.name} has no preset {preset!r} for this kind of input{similar}"
+        raise OptionError(f"{message}; its presets are: {known}")
+    known_fields = {spec.name: spec for spec in fields(method)}
+    for name, value in values.items():
+        if name not in known_fields:
+            names = [*known_fields, *(["preset"] if method.presets else [])]
+            known, similar = ", ".join(names) or "none", suggestion(name, names)
+            raise OptionError(f"{method.name} has no option {name!r}{similar}; its options are: {known}")
+        spec = known_fields[name]
+        check_option(name, value, str(spec.type), spec.metadata.get("choices", ()))
+    base = method(**(presets[preset] if preset is not None else {}))
+    return replace(base, **values)
 
 
 def resolve_method(method: str | Method, options: Mapping[str, Any] | None, kind: str) -> Method:

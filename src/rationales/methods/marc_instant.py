@@ -14,12 +14,11 @@ from rationales.masks.instant.masker_file import SHIPPED_MASKER, TRAIN_COMMAND, 
 from rationales.masks.instant.refine import refine
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import fast_precision
-from rationales.masks.optimizer_step import field_of
+from rationales.masks.optimizer import field_of
 from rationales.masks.postprocess import final_scores, mask_size
 from rationales.methods.marc import EMPTY_MASK, FULL_MASK, Marc
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import check_gradients
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
 from rationales.options import check_settings, option
@@ -51,7 +50,7 @@ class MarcInstant(Method):
         if not isinstance(batch, TextBatch):
             raise OptionError("marc-instant has maskers for text models only; use marc")
         if self.refine:
-            check_gradients(batch)
+            batch.check_gradients()
         masker = self._masker(batch.uncontrasted())
         settings = replace(masker.card.objective, learning_rate=self.learning_rate, schedule="cosine")
         (w, sigma), real = _predict(masker, batch, target), mask_rows(batch.rows.real, batch)

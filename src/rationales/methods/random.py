@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.rows import fold, uniform
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -31,6 +31,7 @@ class InputDescription:
     read_mask: np.ndarray | None = None  # (units,) bool: units that the model reads; None: all of them
 
 
+@runtime_checkable
 class Model(Protocol):
     """A classifier together with what turns inputs into rows and scores into results."""
 

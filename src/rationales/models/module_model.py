@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from rationales.models.batch.temporary_state import frozen
+from rationales.models.batch.execution import frozen
+from rationales.models.classes import label_index
 from rationales.models.display import ModelDisplay
-from rationales.models.labels import label_index
 
 
 class ModuleModel(ModelDisplay):

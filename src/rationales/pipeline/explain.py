@@ -24,10 +24,9 @@ from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
-from rationales.pipeline import selection_curves, targets
-from rationales.pipeline.checks import SelectionSummary, selection_notes
-from rationales.pipeline.rule_choice import choose_rules
+from rationales.pipeline import scoring, selection
 from rationales.pipeline.scoring import first_nonfinite, open_batch, run_method
+from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
 
@@ -154,8 +153,9 @@ def explain(
     probabilities are those of this selection. `curve`: also ask the model about selections of other sizes
     (`Rationale.curve`). `progress` is called with the share done, from 0 to 1.
     """
-    model = as_model(model)
-    alone = not targets.lists_inputs(inputs)
+    if not isinstance(model, Model):
+        model = as_model(model)
+    alone = not scoring.lists_inputs(inputs)
     raw_inputs: list[Any] = [inputs] if alone else list(inputs)
     titles = None if names is None else [names] if isinstance(names, str) else list(names)
     if titles is not None and len(titles) != len(raw_inputs):
@@ -167,8 +167,8 @@ def explain(
     check_option("snap", snap, "bool", ())
     request = _Request(
         method=resolve_method(method, options, model.kind),
-        targets=targets.target_numbers(model, target, len(raw_inputs)),
-        rivals=targets.rival_numbers(model, against, len(raw_inputs)),
+        targets=scoring.target_numbers(model, target, len(raw_inputs)),
+        rivals=scoring.rival_numbers(model, against, len(raw_inputs)),
         seed=whole_number("the seed", seed),
         smooth=smooth,
         snap=snap,
@@ -223,7 +223,7 @@ def _score(
     question, question_target, question_full = batch, target, full
     if request.rivals is not None:
         against = torch.tensor(request.rivals, device=batch.device)
-        targets.check_rivals(model, target, against, titles)
+        scoring.check_rivals(model, target, against, titles)
         question = batch.contrasted(target, against)
         question_target, question_full = torch.full_like(target, CHOSEN), question.predict()
     attribution = run_method(question, request.method, question_target, progress)
@@ -241,13 +241,13 @@ def _score(
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
         words, values = [text.units for text in encoded], [unit_scores.numpy() for unit_scores in scores]
         selected = snap_selections(question, question_target, question_full, words, values, by_rule)
-    keep = batch.spread([torch.from_numpy(selection).float() for selection in selected])
+    keep = batch.spread([torch.from_numpy(units).float() for units in selected])
     predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
     probabilities = dict(
         zip(("full", "rationale", "complement", "baseline"), torch.cat([full[None], predicted]).cpu(), strict=True)
     )
-    thresholds = [selection_curves.curve_thresholds(values.numpy()) for values in scores] if request.curve else []
-    curve = selection_curves.curve_probabilities(batch, scores, thresholds) if request.curve else None
+    thresholds = [selection.curve_thresholds(values.numpy()) for values in scores] if request.curve else []
+    curve = selection.curve_probabilities(batch, scores, thresholds) if request.curve else None
     _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
     steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
     notes = attribution.notes or [[] for _ in range(batch.inputs)]
@@ -271,7 +271,7 @@ def _describe(
     }
     contrasted = probabilities
     if against is not None:
-        contrasted = targets.two_class_probabilities(probabilities, target, against)
+        contrasted = scoring.two_class_probabilities(probabilities, target, against)
     description = model.describe(encoded, scored.scores[number])
     baseline = description.baseline or model.baseline
     rule = scored.rules[number]
@@ -292,9 +292,7 @@ def _describe(
     )
     curve = None
     if scored.curve is not None:
-        curve = selection_curves.curve(
-            model.labels, description.scores, scored.thresholds[number], scored.curve[:, :, number]
-        )
+        curve = selection.curve(model.labels, description.scores, scored.thresholds[number], scored.curve[:, :, number])
     return Rationale(
         text=description.text,
         pair=description.pair,

@@ -1,18 +1,91 @@
-"""The one path from encoded inputs and a method to scores; `explain`, `evaluate` and the experiments all take it."""
+"""The class that is explained for each input, and the one path from encoded inputs and a method to scores.
+
+`explain`, `evaluate` and the experiments all take it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import check_gradients
 from rationales.models.model import Model
+
+
+def lists_inputs(inputs: Any) -> bool:
+    """Whether these are several inputs: a list, an iterator, an array of texts, a column of a data frame.
+
+    A tuple is one input (a pair of texts, or samples and their rate), and so is an array of numbers (a picture).
+    """
+    if isinstance(inputs, (str, bytes, bytearray, memoryview, tuple)):
+        return False
+    if isinstance(inputs, (Sequence, Iterator, ValuesView)):
+        return True
+    if callable(getattr(inputs, "to_list", None)):  # a series of pandas or polars
+        return True
+    return isinstance(inputs, np.ndarray) and inputs.ndim == 1 and inputs.dtype.kind in "OUT"  # objects or texts
+
+
+def target_numbers(model: Model, target: Any, count: int) -> list[int | None]:
+    """The class to explain for each input; None: the one that the model predicts."""
+    if not _several(target):
+        return [model.target(target)] * count
+    labels = list(target)
+    if len(labels) != count:
+        raise OptionError(f"{len(labels)} targets for {count} inputs")
+    return [model.target(label) for label in labels]
+
+
+def _several(labels: Any) -> bool:
+    """Whether these are labels of several inputs, not the label of all."""
+    return lists_inputs(labels) or isinstance(labels, tuple) or getattr(labels, "ndim", 0) == 1
+
+
+def rival_numbers(model: Model, against: Any, count: int) -> list[int] | None:
+    """The index of the class that each input's target is contrasted with; None without a contrast."""
+    if against is None:
+        return None
+    if len(model.labels) < 2:
+        raise OptionError(f"{model.name} has one class, {model.labels[0]}, and nothing to set it against")
+    listed = list(against) if _several(against) else [against] * count
+    if len(listed) != count:
+        raise OptionError(f"{len(listed)} labels in against for {count} inputs")
+    numbers = [model.target(label) for label in listed]
+    rivals = [number for number in numbers if number is not None]
+    if len(rivals) < count:
+        raise OptionError("against needs a label for every input, or None for all of them")
+    return rivals
+
+
+def check_rivals(model: Model, target: Tensor, against: Tensor, titles: Sequence[str]) -> None:
+    """Raise an OptionError where a target (inputs,) is contrasted with itself."""
+    same = torch.nonzero(target == against).flatten().tolist()
+    if same:
+        label = model.labels[int(target[same[0]])]
+        raise OptionError(
+            f"the target of {titles[same[0]]} and the label it is set against are both {label}; "
+            "give another label as target or as against"
+        )
+
+
+def two_class_probabilities(
+    probabilities: Mapping[str, Mapping[str, float]], target: str, against: str
+) -> dict[str, dict[str, float]]:
+    """The probabilities of two labels normalised to sum 1; 1/2 each where both are 0."""
+    shares = {}
+    for name, by_label in probabilities.items():
+        total = by_label[target] + by_label[against]
+        share = by_label[target] / total if total > 0 else 0.5
+        shares[name] = {target: share, against: 1 - share}
+    return shares
 
 
 @contextmanager
@@ -29,8 +102,9 @@ def run_method(
 ) -> Attribution:
     """The method's scores (S, n) for `target` (inputs,), detached; a model without gradients is reported first."""
     if "gradients" in method.needs:
-        check_gradients(batch)
-    return method.scores(batch, target, progress).detached()
+        batch.check_gradients()
+    attribution = method.scores(batch, target, progress)
+    return replace(attribution, scores=attribution.scores.detach())
 
 
 def first_nonfinite(values: Tensor) -> int | None:

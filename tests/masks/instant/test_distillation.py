@@ -16,7 +16,7 @@ from rationales.masks.instant.length_buckets import LengthBuckets
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
 from rationales.masks.instant.refine import refine
 from rationales.masks.instant.training import train, validation_loss
-from rationales.masks.optimizer_step import field_of
+from rationales.masks.optimizer import field_of
 from rationales.masks.settings import DEFAULT
 from rationales.methods.marc_instant import MarcInstant
 

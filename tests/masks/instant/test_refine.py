@@ -13,7 +13,7 @@ import rationales
 from rationales.masks.instant.refine import refine
 from rationales.masks.objective import Problem
 from rationales.masks.optimize import optimize
-from rationales.masks.optimizer_step import keep_logit, losses
+from rationales.masks.optimizer import keep_logit, losses
 from rationales.masks.settings import ONE_MASK
 
 TEXTS = [

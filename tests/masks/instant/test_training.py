@@ -15,7 +15,7 @@ from methods.maskers import KEYWORDS, QUICK, SPARSE, keyword_masker, sentences, 
 import rationales
 from rationales.errors import DataError, InputError, ModelError, OptionError
 from rationales.masks.instant.training import TrainSettings, train, validation_loss
-from rationales.masks.optimizer_step import keep_logit
+from rationales.masks.optimizer import keep_logit
 from rationales.masks.settings import ONE_MASK
 
 BRIEF = TrainSettings(steps=3, inputs=4, width=16, layers=1, heads=2, validations=1)

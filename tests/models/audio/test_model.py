@@ -15,7 +15,7 @@ from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
 from rationales.models.audio.baselines import blur
 from rationales.models.audio.model import AudioModel
-from rationales.models.batch.heads import Head
+from rationales.models.classes import Head
 from rationales.pipeline.explain import explain
 from rationales.rationale import Frames, Rationale, Spectrogram
 

@@ -14,7 +14,7 @@ from models.echo import echo
 
 import rationales
 from rationales.models.batch import Noise, pack
-from rationales.models.batch.randomness import fold
+from rationales.models.batch.rows import fold
 from rationales.models.text.tokens import TextInput
 
 TEXTS = [

@@ -10,8 +10,7 @@ from methods.keyword import contrast_model
 import rationales
 from rationales.errors import OptionError
 from rationales.models.batch.contrast import CHOSEN, REJECTED, Contrast
-from rationales.models.batch.heads import Head, class_logits, probabilities
-from rationales.models.batch.queries import OUTPUTS, explained_output
+from rationales.models.classes import OUTPUTS, Head, class_logits, explained_output, probabilities
 from rationales.models.text.tokens import TextInput
 
 TEXTS = ["Dull.", "I did not like the soup, but the bread wasn't bad at all!", "She said nothing; he laughed."]
@@ -51,7 +50,7 @@ class TestContrastedBatch:
         rows = torch.arange(len(plain))
         difference = plain[rows, TARGET] - plain[rows, AGAINST]
         chosen = torch.full_like(TARGET, CHOSEN)
-        forms = {of: explained_output(contrasted, logits, chosen, of) for of in OUTPUTS}
+        forms = {of: explained_output(contrasted.head, logits, chosen, of) for of in OUTPUTS}
         assert torch.allclose(forms["logit"], difference)
         assert torch.allclose(forms["log-odds"], difference)
         assert torch.allclose(forms["probability"], difference.sigmoid())

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rationales.errors import ModelError
-from rationales.models.batch.heads import Head, class_logits, output_logits, probabilities
+from rationales.models.classes import Head, class_logits, output_logits, probabilities
 
 LOGITS = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rationales.models.batch import memory
-from rationales.models.batch.memory import available_bytes, stored_bytes, token_budget
+from rationales.models.batch import execution
+from rationales.models.batch.execution import available_bytes, stored_bytes, token_budget
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ def test_at_least_one_token(layers, hidden, length):
 
 def test_the_budgets_activations_fit(monkeypatch):
     """A transformer stores at least these per token and layer: input, query, key, value, attention, two inner ones."""
-    monkeypatch.setattr(memory, "available_bytes", lambda _device: 2**30)
+    monkeypatch.setattr(execution, "available_bytes", lambda _device: 2**30)
     config = SimpleNamespace(num_hidden_layers=12, hidden_size=768, num_attention_heads=12, intermediate_size=3072)
     stored = 4 * 12 * (5 * 768 + 2 * 3072 + 12 * 512)
     assert token_budget(config, 512, CPU) * stored <= 2**30
@@ -34,7 +34,7 @@ def test_the_budgets_activations_fit(monkeypatch):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_sizes_of_every_family_are_read(family, monkeypatch):
     """However an architecture spells them: all these are of the same size, so is their budget (DistilBERT's too)."""
-    monkeypatch.setattr(memory, "available_bytes", lambda _device: 2**30)
+    monkeypatch.setattr(execution, "available_bytes", lambda _device: 2**30)
     expected = SimpleNamespace(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, intermediate_size=64)
     assert token_budget(tiny(family)[0].config, 64, CPU) == token_budget(expected, 64, CPU)
 
@@ -72,12 +72,12 @@ def test_no_config_is_taken_for_an_ordinary_model():
 
 
 def test_memory_of_this_machine():
-    assert 0 < available_bytes(CPU) <= memory.CPU_BYTES
+    assert 0 < available_bytes(CPU) <= execution.CPU_BYTES
 
 
 def test_a_system_that_does_not_tell(monkeypatch):
     def silent(_name):
         raise ValueError
 
-    monkeypatch.setattr(memory.os, "sysconf", silent)
-    assert available_bytes(CPU) == memory.CPU_BYTES
+    monkeypatch.setattr(execution.os, "sysconf", silent)
+    assert available_bytes(CPU) == execution.CPU_BYTES

@@ -12,15 +12,12 @@ import rationales
 from rationales.errors import ModelError
 from rationales.methods import build
 from rationales.models.batch import Batch
-from rationales.models.batch.heads import Head
 from rationales.models.batch.queries import (
-    OUTPUTS,
     baseline_and_full_outputs,
-    check_gradients,
-    explained_output,
     gradients,
     outputs_under_keeps,
 )
+from rationales.models.classes import OUTPUTS, Head, explained_output
 from rationales.models.text.tokens import TextInput
 
 TEXTS = [
@@ -52,8 +49,7 @@ class TestExplainedOutput:
     def test_each_number_is_a_function_of_the_probability(self, values, head, data):
         logits = torch.tensor([values], dtype=torch.float64)
         target = torch.tensor([data.draw(st.integers(0, len(values) - 1))])
-        batch = _Headed(head)
-        outputs = {of: float(explained_output(batch, logits, target, of)) for of in OUTPUTS}
+        outputs = {of: float(explained_output(head, logits, target, of)) for of in OUTPUTS}
         p = outputs["probability"]
         assert outputs["logit"] == values[int(target)]
         assert outputs["log-probability"] == pytest.approx(torch.tensor(p, dtype=torch.float64).log().item(), abs=1e-9)
@@ -62,7 +58,7 @@ class TestExplainedOutput:
     def test_log_odds_do_not_care_for_a_shift_of_all_logits(self):
         logits = torch.tensor([[1.0, -2.0, 0.5]], dtype=torch.float64)
         first, second = (
-            explained_output(_Headed(Head.SOFTMAX), logits + shift, torch.tensor([1]), "log-odds") for shift in (0, 7)
+            explained_output(Head.SOFTMAX, logits + shift, torch.tensor([1]), "log-odds") for shift in (0, 7)
         )
         assert torch.allclose(first, second, atol=1e-12)
 
@@ -82,9 +78,9 @@ class TestGradients:
         with model.frozen():
             actual = gradients(batch, TARGET, lambda reading, _: (reading.full[None], reading.full[None]), output=of)
             read = batch.input_embeddings().requires_grad_()
-            value = explained_output(batch, batch.logits_from(read), TARGET[batch.rows.input], of)
-            (slope,) = torch.autograd.grad(value.sum(), read)
-        assert torch.allclose(actual, batch.to_units(slope * read, "sum").detach(), atol=1e-12)
+            value = explained_output(batch.head, batch.logits_from(read), TARGET[batch.rows.input], of)
+            (gradient,) = torch.autograd.grad(value.sum(), read)
+        assert torch.allclose(actual, batch.to_units(gradient * read, "sum").detach(), atol=1e-12)
 
     def test_memory_that_runs_out_halves_the_pieces_and_changes_nothing(self, bert, monkeypatch):
         model, batch = prepared()
@@ -135,10 +131,10 @@ class TestLogitsFrom:
             logits = batch.logits_from(read)
             assert torch.allclose(logits[0], batch.logits(batch.ones()), atol=1e-10)
             assert torch.allclose(logits[1], batch.logits(batch.zeros()), atol=1e-10)
-            (slope,) = torch.autograd.grad(logits[..., 1].sum(), read)
+            (gradient,) = torch.autograd.grad(logits[..., 1].sum(), read)
             leaf = batch.input_embeddings().requires_grad_()
             (alone,) = torch.autograd.grad(batch.logits_from(leaf)[:, 1].sum(), leaf)
-        assert torch.allclose(slope[0], alone, atol=1e-10)
+        assert torch.allclose(gradient[0], alone, atol=1e-10)
 
     def test_rows_asked_for_are_those_of_all(self, bert):
         _, batch = bert
@@ -204,7 +200,7 @@ class TestCheckGradients:
         model = rationales.load(module, tokenizer)
         handle = module.bert.register_forward_hook(lambda _module, _arguments, output: output[0].numpy() and None)
         with model.frozen(), pytest.raises(ModelError, match=r"no gradients.*numpy"):
-            check_gradients(model.batch(model.encode([TextInput(TEXTS[1])])))
+            model.batch(model.encode([TextInput(TEXTS[1])])).check_gradients()
         handle.remove()
 
     def test_a_batch_without_an_inside_says_so(self):

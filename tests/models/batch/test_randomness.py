@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rationales.models.batch.randomness import content_key, fold, mix, normal, uniform
+from rationales.models.batch.rows import content_key, fold, mix, normal, uniform
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 MASK = 2**64 - 1
@@ -188,7 +188,7 @@ class TestContentKey:
         assert content_key(0, "\ud800") != content_key(0, "\udfff")
 
     def test_the_same_in_every_process(self):
-        code = "from rationales.models.batch.randomness import content_key; print(content_key(3, 'a text', None, 7))"
+        code = "from rationales.models.batch.rows import content_key; print(content_key(3, 'a text', None, 7))"
         keys_of_processes = {
             int(
                 subprocess.run(

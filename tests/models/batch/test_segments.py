@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rationales.models.batch.segments import windows
+from rationales.models.batch.rows import windows
 
 
 @st.composite

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import rationales
-from rationales.models.batch.temporary_state import attribute_set, frozen, output_replaced
+from rationales.models.batch.execution import attribute_set, frozen, output_replaced
 from rationales.models.text.tokens import TextInput
 
 

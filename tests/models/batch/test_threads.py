@@ -10,7 +10,7 @@ import torch
 import rationales
 from rationales.cli.streams import wait_quietly
 from rationales.errors import OptionError
-from rationales.models.batch.threads import VARIABLE, WORK_PER_THREAD, limited_threads, worthwhile_threads
+from rationales.models.batch.execution import VARIABLE, WORK_PER_THREAD, limited_threads, worthwhile_threads
 from rationales.models.text.tokens import TextInput
 
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from strategies import texts
 
 import rationales
-from rationales.models.text.alignment import align, trustworthy
 from rationales.models.text.tokens import TextInput, encode, token_extents
-from rationales.models.text.units import trim
+from rationales.models.text.units import align, trim, trustworthy
 
 TOKENIZERS = ["bert", "roberta", "albert", "xlm-roberta", "gpt2", "llama"]  # one family of each kind
 BYTES = ["roberta", "gpt2", "llama"]  # know every character

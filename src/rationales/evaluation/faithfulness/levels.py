@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rationales.errors import InputError
 from rationales.evaluation.protocols import Protocol
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.rows import fold, uniform
 
 ROUNDING = 1e-9  # 0.15 * 20 is a little more than 3 in floating point, and must not become 4
 TIE_PURPOSE = 11  # seed component of tie breaking, so that no random number is used twice

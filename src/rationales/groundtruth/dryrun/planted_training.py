@@ -18,7 +18,7 @@ from rationales.groundtruth.plants.insertions import Trigger
 from rationales.groundtruth.plants.plant import Plant, PlantedExample, random_generator
 from rationales.groundtruth.training import EncodedSplits, Recipe, TrainedModel, train
 from rationales.methods.method import Progress
-from rationales.models.batch.randomness import content_key
+from rationales.models.batch.rows import content_key
 
 MIN_TRAINING_EXAMPLES = 512  # per epoch; smaller data are drawn several times
 MIN_VALIDATION_EXAMPLES = 200  # for the validation accuracy; smaller data are drawn several times

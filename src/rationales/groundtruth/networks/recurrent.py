@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.groundtruth.networks.vocabulary import PADDING_ID, TextConfiguration
-from rationales.models.batch.temporary_state import attribute_set
+from rationales.models.batch.execution import attribute_set
 
 
 class BidirectionalLSTM(nn.Module):

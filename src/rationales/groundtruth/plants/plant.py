@@ -17,7 +17,7 @@ import numpy as np
 from rationales.data.example import Example
 from rationales.errors import OptionError
 from rationales.groundtruth.plants.regions import Region
-from rationales.models.batch.randomness import content_key
+from rationales.models.batch.rows import content_key
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,12 @@ from torch import Tensor
 
 from rationales.masks.instant.length_buckets import LengthBucket
 from rationales.masks.instant.network import MaskerNetwork, predict_parameters
-from rationales.masks.levels import edge, row_groups, scaled
-from rationales.masks.objective import mask_rows, mean_over_masks, mean_over_units
+from rationales.masks.objective import edge, mask_rows, mean_over_masks, mean_over_units, row_groups, scaled
 from rationales.masks.optimize import fast_precision, optimize
-from rationales.masks.optimizer_step import field_of
+from rationales.masks.optimizer import field_of
 from rationales.masks.postprocess import CUT_SOFTNESS, best_size, unit_order
 from rationales.masks.settings import MaskSettings
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.rows import fold, uniform
 from rationales.models.text.batch import TextBatch
 
 OTHER_TARGET_PURPOSE = 4  # key of this random stream, so that no random number is used twice

@@ -8,10 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rationales.masks.levels import scaled
-from rationales.masks.objective import Problem, mask_rows, shortness
+from rationales.masks.objective import Problem, mask_rows, scaled, shortness
 from rationales.masks.optimize import MaskResult, optimize
-from rationales.masks.optimizer_step import field_of, keep_logit, losses
+from rationales.masks.optimizer import field_of, keep_logit, losses
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 

@@ -24,9 +24,8 @@ from rationales.masks.instant.masker_file import Masker, MaskerCard
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
 from rationales.masks.objective import Problem
 from rationales.masks.optimize import fast_precision
-from rationales.masks.optimizer_step import losses
+from rationales.masks.optimizer import losses
 from rationales.masks.settings import DEFAULT, MaskSettings
-from rationales.models.batch.queries import check_gradients
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
 from rationales.models.text.model import TextModel
@@ -101,7 +100,7 @@ def train(
         validation_buckets = list(LengthBuckets(model, sources[:held_out] or sources, settings.seed))
         if not validation_buckets:
             raise DataError("there are no texts to train a masker on; give some that are not empty")
-        check_gradients(validation_buckets[0].batch)
+        validation_buckets[0].batch.check_gradients()
         network = _new_network(validation_buckets[0].batch, settings)
         training_run = _TrainingRun(network, settings, objective, validation_buckets, start_time)
         buckets = LengthBuckets(model, sources[held_out:], settings.seed)

@@ -13,8 +13,10 @@ from rationales.errors import ModelError, OptionError
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.methods.support.feature_maps import FeatureMap, find_feature_map, watch_outputs
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import NO_GRADIENTS, OUTPUTS, explained_output, to_rows
+from rationales.models.batch.batch import NO_GRADIENTS
+from rationales.models.batch.queries import to_rows
 from rationales.models.batch.rows import Block, Piece
+from rationales.models.classes import OUTPUTS, explained_output
 from rationales.options import option
 
 
@@ -64,7 +66,7 @@ class GradCam(Method):
         with torch.enable_grad(), watch_outputs(feature.module, feature_outputs.append):
             pixels = batch.input_embeddings(block.row).requires_grad_()
             logits = batch.forward_from(block.piece(1), pixels.clone())
-            value = explained_output(batch, logits, target[batch.rows.input[block.row]], self.output)
+            value = explained_output(batch.head, logits, target[batch.rows.input[block.row]], self.output)
         if not value.requires_grad:
             raise ModelError(NO_GRADIENTS)
         gradient = torch.autograd.grad(value.sum(), feature_outputs[-1], allow_unused=True)[0]

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from rationales.methods.method import Method, Progress
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import OUTPUTS, Points, gradients
+from rationales.models.batch.queries import Points, gradients
+from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
 REDUCE = ("sum", "norm")

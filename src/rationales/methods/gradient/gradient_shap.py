@@ -12,7 +12,7 @@ from rationales.methods.gradient.gradient_method import GradientMethod
 from rationales.methods.method import Attribution, Progress
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import BlockInputs
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.rows import fold, uniform
 from rationales.options import option
 
 

@@ -13,8 +13,9 @@ from rationales.methods.method import Attribution, Method, Progress
 from rationales.methods.perturbation.least_squares import least_squares, row_chunks
 from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import OUTPUTS, baseline_and_full_outputs, outputs_under_keeps
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.queries import baseline_and_full_outputs, outputs_under_keeps
+from rationales.models.batch.rows import fold, uniform
+from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
 

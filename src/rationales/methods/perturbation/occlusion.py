@@ -13,7 +13,8 @@ from rationales.masks.objective import unit_count
 from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.methods.support.sliding_windows import Windows
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import OUTPUTS, outputs_under_keeps
+from rationales.models.batch.queries import outputs_under_keeps
+from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
 # window=0: one more word per so many words of the text, up to the window of the paper

@@ -12,7 +12,8 @@ from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import OUTPUTS, baseline_and_full_outputs, outputs_under_keeps
+from rationales.models.batch.queries import baseline_and_full_outputs, outputs_under_keeps
+from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.models.batch import Batch
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.rows import fold, uniform
 
 CELLS = 14  # default along the longer side of an image: cells of 16 x 16 pixels at 224
 

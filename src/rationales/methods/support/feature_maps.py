@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.models.batch.randomness import normal
+from rationales.models.batch.rows import normal
 
 _EXTRA = 8  # most tokens before those of the patches: class, distillation, registers
 _NEVER = (nn.Dropout, nn.Softmax, nn.Linear)  # outputs may have the shape of feature maps, but are none

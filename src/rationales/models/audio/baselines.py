@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rationales.errors import OptionError
-from rationales.models.batch.randomness import normal
+from rationales.models.batch.rows import normal
 
 BASELINES = ("silence", "noise", "blur-N (N: the width in milliseconds)")
 _MAX_BLUR = 1000.0

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from rationales.models.batch import Noise, Piece
-from rationales.models.batch.heads import output_logits
-from rationales.models.batch.randomness import normal
+from rationales.models.batch.rows import normal
 from rationales.models.batch.value_batch import ValueBatch
+from rationales.models.classes import output_logits
 
 
 @dataclass(eq=False)

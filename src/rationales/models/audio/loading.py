@@ -15,9 +15,8 @@ from rationales.models.audio.frontend import SpectrogramFrontend, WaveformFronte
 from rationales.models.audio.model import AudioModel
 from rationales.models.audio.reading import Sound
 from rationales.models.audio.silero import CHUNK, LABELS, SAMPLE_RATE, load_silero
-from rationales.models.batch.heads import Head
 from rationales.models.catalogue import AUDIO_MODEL
-from rationales.models.labels import class_names
+from rationales.models.classes import Head, class_names
 from rationales.models.pretrained import device_of, load_pretrained
 
 FRAME = 0.032  # seconds of a unit of a waveform

@@ -21,10 +21,9 @@ from rationales.models.audio.batch import AudioBatch, audio_logits
 from rationales.models.audio.frontend import SpectrogramFrontend, WaveformFrontend
 from rationales.models.audio.reading import Sound, as_tensor, read_sound
 from rationales.models.batch import Rows
-from rationales.models.batch.heads import Head
-from rationales.models.batch.memory import available_bytes
-from rationales.models.batch.randomness import content_key
-from rationales.models.batch.segments import Window, windows
+from rationales.models.batch.execution import available_bytes
+from rationales.models.batch.rows import Window, content_key, windows
+from rationales.models.classes import Head
 from rationales.models.display import label_list
 from rationales.models.model import InputDescription
 from rationales.models.module_model import ModuleModel

@@ -20,15 +20,18 @@ from torch.utils.checkpoint import checkpoint
 
 from rationales.errors import ModelError
 from rationales.models.batch.contrast import Contrast
-from rationales.models.batch.heads import Head, class_logits, probabilities
-from rationales.models.batch.randomness import normal
-from rationales.models.batch.rows import Block, Noise, Packing, Piece, Rows, pack
-from rationales.models.batch.threads import limited_threads
+from rationales.models.batch.execution import limited_threads
+from rationales.models.batch.rows import Block, Noise, Packing, Piece, Rows, normal, pack
+from rationales.models.classes import Head, class_logits, probabilities
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 HALF_PRECISION_CAPACITY = 1.8  # budget in half precision, relative to single: some statistics stay in single
+NO_GRADIENTS = (
+    "the model gives no gradients with respect to its input (it runs under no_grad, or rounds values); "
+    "use a method that needs none: occlusion, shapley-sampling, kernel-shap or lime"
+)
 T = TypeVar("T")
 
 
@@ -185,6 +188,23 @@ class Batch(ABC):
         flat = values.flatten(0, len(lead) - 1)
         variants = lead[0] if len(lead) == 2 else 1
         return self.fit(lambda: self._pieces(flat, variants, lead[-1], self.forward_from)).reshape(*lead, self.classes)
+
+    def check_gradients(self) -> None:
+        """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep."""
+        cost = self.cost()
+        row = min(range(len(cost)), key=lambda index: cost[index])
+        index = torch.tensor([row], device=self.device)
+        piece = Piece(index, index, int(self.rows.view[row]), cost[row], full=True)
+        with torch.enable_grad():
+            keep = self.ones()[index].requires_grad_()
+            try:
+                logits = self.forward(piece, keep, None)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:  # the model ran before without gradients, so these are the cause
+                raise ModelError(f"{NO_GRADIENTS} ({error})") from error
+        if not logits.requires_grad:
+            raise ModelError(NO_GRADIENTS)
 
     def fit(self, compute: Callable[[], T]) -> T:
         """The result of `compute`, called again with half the budget if memory runs out; results do not change."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from rationales.models.batch.heads import Head, class_logits
+from rationales.models.classes import Head, class_logits
 
 REJECTED, CHOSEN = 0, 1  # the two classes of a contrasted batch
 

@@ -14,30 +14,9 @@ from torch import Tensor
 
 from rationales.errors import ModelError
 from rationales.models.batch import Batch, Piece
-from rationales.models.batch.heads import Head
-from rationales.models.batch.randomness import fold
-
-OUTPUTS = ("logit", "log-odds", "log-probability", "probability")
-NO_GRADIENTS = (
-    "the model gives no gradients with respect to its input (it runs under no_grad, or rounds values); "
-    "use a method that needs none: occlusion, shapley-sampling, kernel-shap or lime"
-)
-
-
-def explained_output(batch: Batch, logits: Tensor, target: Tensor, output: str) -> Tensor:
-    """(..., R, classes), (R,) -> (..., R): the explained output of the target class.
-
-    `logit`; `log-odds`, the logit minus the log-sum-exp of all other logits; `log-probability`; `probability`.
-    """
-    index = target.expand(logits.shape[:-1]).unsqueeze(-1)
-    independent = batch.head is not Head.SOFTMAX  # of each other: a class's logit is its log-odds
-    if output == "probability":
-        logits = batch.probabilities(logits)
-    elif output == "log-probability":
-        logits = torch.nn.functional.logsigmoid(logits) if independent else logits.log_softmax(-1)
-    elif output == "log-odds" and not independent:
-        logits = logits - logits.scatter(-1, index, -torch.inf).logsumexp(-1, keepdim=True)
-    return logits.gather(-1, index).squeeze(-1)
+from rationales.models.batch.batch import NO_GRADIENTS
+from rationales.models.batch.rows import fold
+from rationales.models.classes import explained_output
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,28 +108,10 @@ def gradient_at(
     with torch.enable_grad():
         leaf = point.detach().requires_grad_()
         logits = batch.forward_from(piece, leaf.clone())  # a model may modify its input in place, but not a leaf
-        value = explained_output(batch, logits, target[batch.rows.input[piece.row]], output)
+        value = explained_output(batch.head, logits, target[batch.rows.input[piece.row]], output)
     if not value.requires_grad:
         raise ModelError(NO_GRADIENTS)
     return torch.autograd.grad(value[:first].sum(), leaf)[0]
-
-
-def check_gradients(batch: Batch) -> None:
-    """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep."""
-    cost = batch.cost()
-    row = min(range(len(cost)), key=lambda index: cost[index])
-    index = torch.tensor([row], device=batch.device)
-    piece = Piece(index, index, int(batch.rows.view[row]), cost[row], full=True)
-    with torch.enable_grad():
-        keep = batch.ones()[index].requires_grad_()
-        try:
-            logits = batch.forward(piece, keep, None)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:  # the model ran before without gradients, so these are the cause
-            raise ModelError(f"{NO_GRADIENTS} ({error})") from error
-    if not logits.requires_grad:
-        raise ModelError(NO_GRADIENTS)
 
 
 def to_rows(batch: Batch, values: Tensor) -> Tensor:
@@ -189,7 +150,7 @@ def outputs_under_keeps(
                 keep = keeps(block.row, chunk).to(batch.dtype)
                 piece = block.piece(len(chunk))
                 logits = batch.forward(piece, keep.flatten(0, 1), None)
-                value = explained_output(batch, logits, target[batch.rows.input[piece.row]], output)
+                value = explained_output(batch.head, logits, target[batch.rows.input[piece.row]], output)
                 values[chunk[:, None], block.row] = value.view(len(chunk), -1).to(values.dtype)
                 if progress is not None:
                     progress((done + len(block.row) * (int(chunk[-1]) + 1) / block_variants) / rows)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from rationales.models.batch.batch import Batch
+from rationales.models.batch.execution import weight_count
 from rationales.models.batch.rows import Noise, Piece
-from rationales.models.batch.threads import weight_count
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.models.batch.randomness import uniform
+from rationales.models.batch.rows import uniform
 
 BASELINES = ("black", "white", "mean", "noise", "blur-N (N: the radius in pixels)")
 _MAX_BLUR = 500.0

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.models.batch.heads import Head
 from rationales.models.catalogue import IMAGE_MODEL
+from rationales.models.classes import Head, class_names
 from rationales.models.image.baselines import blur_radius
 from rationales.models.image.model import AUTOMATIC, ImageModel
 from rationales.models.image.reading import Fit, ImageInput, fit_image, read_image
-from rationales.models.labels import class_names
 from rationales.models.pretrained import device_of, load_pretrained
 
 

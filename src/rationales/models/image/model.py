@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError
 from rationales.models.batch import Rows
-from rationales.models.batch.heads import Head, class_logits, probabilities
-from rationales.models.batch.memory import available_bytes, stored_bytes
-from rationales.models.batch.randomness import content_key
-from rationales.models.batch.threads import limited_threads, weight_count
+from rationales.models.batch.execution import available_bytes, limited_threads, stored_bytes, weight_count
+from rationales.models.batch.rows import content_key
+from rationales.models.classes import Head, class_logits, probabilities
 from rationales.models.display import label_list
 from rationales.models.image.baseline_choice import BaselineChoice, choose_baselines
 from rationales.models.image.baselines import baseline

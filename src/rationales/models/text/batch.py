@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from rationales.models.batch import Batch, Noise, Packing, Piece
-from rationales.models.batch.heads import output_logits
-from rationales.models.batch.randomness import normal
-from rationales.models.batch.temporary_state import output_replaced
-from rationales.models.batch.threads import weight_count
+from rationales.models.batch.execution import output_replaced, weight_count
+from rationales.models.batch.rows import normal
+from rationales.models.classes import output_logits
 from rationales.models.fast import attention, packed
 from rationales.models.fast.attention import row_lengths
 from rationales.models.fast.precision import copy_in_dtype

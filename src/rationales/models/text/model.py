@@ -14,13 +14,18 @@ from torch import Tensor, nn
 
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.models.batch import Piece, Rows
-from rationales.models.batch.heads import Head
-from rationales.models.batch.memory import available_bytes, stored_bytes, token_budget
-from rationales.models.batch.randomness import content_key
-from rationales.models.batch.temporary_state import attribute_set, frozen, garbage_collection_paused
+from rationales.models.batch.execution import (
+    attribute_set,
+    available_bytes,
+    frozen,
+    garbage_collection_paused,
+    stored_bytes,
+    token_budget,
+)
+from rationales.models.batch.rows import content_key
+from rationales.models.classes import Head, label_index
 from rationales.models.display import ModelDisplay, label_list
 from rationales.models.fast.precision import in_half_precision
-from rationales.models.labels import label_index
 from rationales.models.model import InputDescription
 from rationales.models.text import baselines
 from rationales.models.text.batch import TextBatch, TextClassifier

@@ -11,9 +11,8 @@ from math import prod
 from typing import Any
 
 from rationales.errors import InputError, ModelError
-from rationales.models.batch.segments import Window, windows
-from rationales.models.text.alignment import align, trustworthy
-from rationales.models.text.units import Extent, UnitKind, assign_tokens, sentences, trim, words
+from rationales.models.batch.rows import Window, windows
+from rationales.models.text.units import Extent, UnitKind, align, assign_tokens, sentences, trim, trustworthy, words
 from rationales.rationale import Unit
 
 _NO_CHARACTER = "\ufffd"  # decoded from bytes that are no complete character

@@ -1,14 +1,24 @@
-"""The units of a text: words, sentences or tokens, each with its character offsets."""
+"""The units of a text: words, sentences or tokens with their character offsets, and where a span would cut a phrase.
+
+A tokenizer's offsets are checked against the text, and searched by spelling where it reports none. Phrases are found
+without a parser, by closed lists of English function words, and by marks between letters without a space, in any
+language. These are proposals; the model decides whether a span is moved (masks/snapping.py). In texts of other
+languages few of the words occur, and little is proposed.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import regex
+
+from rationales.rationale_parts import Unit
 
 UnitKind = Literal["word", "token", "sentence"]
 Extent = tuple[int, int]  # start and end in characters
@@ -147,3 +157,184 @@ def starts_and_ends(extents: Sequence[Extent]) -> np.ndarray:
     """(2, n): the starts and the ends."""
     flat = np.fromiter(itertools.chain.from_iterable(extents), np.int64, 2 * len(extents))
     return flat.reshape(-1, 2).T
+
+
+_MARKS = ("##", "▁", "Ġ", "</w>", "@@")  # of tokenizers: continuation of a word, or a space before it
+_DROPPED = {"Mn", "Me", "Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp"}  # categories that a normaliser may remove
+_REACH = 64  # characters that a token may lie ahead of its expected position
+_KNOWN = 2**15  # size of the caches of pieces and characters
+
+
+def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> bool:
+    """Whether these extents of tokens are correct.
+
+    They must run from left to right, leave no visible character out, and plain pieces must match the text there.
+    """
+    starts, ends = starts_and_ends(extents)
+    if (starts < 0).any() or (starts > ends).any() or (ends > len(text)).any() or (np.diff(starts) < 0).any():
+        return False
+    previous_end = np.maximum.accumulate(np.concatenate([[0], ends]))  # of all extents before
+    following = np.concatenate([starts, [len(text)]])
+    gaps = np.flatnonzero(following > previous_end)
+    missing = "".join(
+        text[begin:end] for begin, end in zip(previous_end[gaps].tolist(), following[gaps].tolist(), strict=True)
+    )
+    if not (missing.isspace() or all(map(_swallowed, missing))):
+        return False
+    plain_pieces = [_plain(piece) for piece in pieces]
+    required_matches = 0.9 * (len(plain_pieces) - plain_pieces.count(None))
+    text_pieces = [text[start:end] for start, end in extents]
+    pairs = list(zip(plain_pieces, text_pieces, strict=True))
+    if sum(piece == text_piece.casefold() for piece, text_piece in pairs) >= required_matches:
+        return True
+    comparable = [(piece, text_piece) for piece, text_piece in pairs if piece is not None]
+    return sum(_spelling(piece) == _spelling(text_piece) for piece, text_piece in comparable) >= required_matches
+
+
+def align(text: str, pieces: Sequence[str]) -> list[Extent]:
+    """The extents of tokens, found in the text by their spelling, from left to right.
+
+    A token that is not found (unknown, or some bytes of a character) gets the characters between its neighbours.
+    """
+    letters = [_letters(character) for character in text]
+    source_index = [index for index, spelled in enumerate(letters) for _ in spelled]  # of each letter's character
+    plain_text = "".join(letters)
+    extents: list[Extent | None] = []
+    cursor = 0
+    for piece in pieces:
+        spelling = _spelling(piece)
+        position = plain_text.find(spelling, cursor, cursor + len(spelling) + _REACH)
+        if not spelling or "\ufffd" in spelling or position < 0:
+            extents.append(None)
+            continue
+        cursor = position + len(spelling)
+        extents.append((source_index[position], source_index[cursor - 1] + 1))
+    return _fill(text, extents)
+
+
+def _fill(text: str, extents_or_none: Sequence[Extent | None]) -> list[Extent]:
+    """Extents in which every token that was not found gets the characters between those that were."""
+    following: list[int] = []
+    start = len(text)
+    for extent in reversed(extents_or_none):
+        start = extent[0] if extent else start
+        following.append(start)
+    following.reverse()
+    filled: list[Extent] = []
+    end = 0
+    for extent, limit in zip(extents_or_none, following, strict=True):
+        if extent is None:
+            filled.append(trim(text, min(end, limit), limit))
+        else:
+            filled.append(extent)
+            end = extent[1]
+    return filled
+
+
+def _bare(piece: str) -> str:
+    """The piece without the tokenizer's prefixes and suffixes."""
+    for prefix in _MARKS:
+        piece = piece.replace(prefix, "") if piece != prefix else piece
+    return piece
+
+
+@functools.lru_cache(_KNOWN)
+def _plain(piece: str) -> str | None:
+    """A piece of ASCII letters and digits in lower case; None for any other piece."""
+    bare = _bare(piece)
+    return bare.casefold() if bare.isascii() and bare.isalnum() else None
+
+
+@functools.lru_cache(_KNOWN)
+def _spelling(piece: str) -> str:
+    return "".join(letter for character in _bare(piece) for letter in _letters(character))
+
+
+@functools.lru_cache(_KNOWN)
+def _swallowed(character: str) -> bool:
+    """Whether a normaliser may remove this character."""
+    return unicodedata.category(character) in _DROPPED
+
+
+@functools.lru_cache(_KNOWN)
+def _letters(character: str) -> str:
+    """A character without case, accents and space, as normalisers change it."""
+    decomposed = unicodedata.normalize("NFKD", character.casefold())
+    return "".join(letter for letter in decomposed if not letter.isspace() and not _swallowed(letter))
+
+
+def _vocabulary(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
+
+
+JOINTS = frozenset("-‐‑/'’&_@")  # between letters, without a space: parts of one word
+DETERMINERS = _vocabulary("a an the this these those my your his its our their every each some any no another such")
+PREPOSITIONS = _vocabulary(
+    "of in on at by for with from into onto to than as about without within between against during per through toward",
+    "towards upon among",
+)
+CONJUNCTIONS = _vocabulary("and or but nor because although though while if when that which who whose where")
+AUXILIARIES = _vocabulary(
+    "is are was were be been being am has have had do does did will would can could should may might must shall"
+)
+NEGATIONS = _vocabulary("not never hardly barely scarcely cannot")
+DEGREES = _vocabulary("very too so quite rather really extremely utterly almost nearly far")
+PARTICLES = _vocabulary("apart together away back aside ahead forth enough")
+PARTICLES_AT_AN_END = _vocabulary("up down out off over on in around along through by")  # elsewhere prepositions
+PAIRS = frozenset(
+    {("any", "more"), ("any", "longer"), ("no", "more"), ("no", "longer"), ("at", "all"), ("at", "least")}
+    | {("at", "best"), ("of", "course"), ("a", "lot"), ("a", "bit"), ("kind", "of"), ("sort", "of"), ("lot", "of")}
+    | {("bit", "of"), ("each", "other"), ("one", "another"), ("as", "well"), ("even", "though"), ("let", "alone")}
+)
+_OPENING = DETERMINERS | PREPOSITIONS | CONJUNCTIONS | AUXILIARIES | NEGATIONS | DEGREES
+
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """For every unit of a text, whether a span that begins or ends there cuts a phrase."""
+
+    begins: np.ndarray  # (n,) bool: a span that begins here leaves its phrase's beginning outside
+    ends: np.ndarray  # (n,) bool: a span that ends here leaves its phrase's end outside
+    joints: np.ndarray  # (n,) bool: a hyphen or another mark inside a word
+    clause: np.ndarray  # (n,) which clause a unit stands in; punctuation between clauses is -1
+
+
+def cuts(units: Sequence[Unit]) -> Cuts:
+    """Where spans of these words (of both texts of a pair) would cut a phrase."""
+    words = [unit.text.casefold().replace("’", "'") for unit in units]
+    joints = np.array([_joint(units, index) for index in range(len(units))], dtype=bool)
+    marks = np.array([not any(map(str.isalnum, word)) for word in words], dtype=bool) & ~joints
+    begins, ends = np.zeros(len(units), dtype=bool), np.zeros(len(units), dtype=bool)
+    new = [
+        index > 0 and (bool(marks[index]) or unit.text_index != units[index - 1].text_index)
+        for index, unit in enumerate(units)
+    ]
+    clause = np.where(marks, -1, np.cumsum(new))
+    for index in range(1, len(units)):
+        before, word = words[index - 1], words[index]
+        if clause[index] < 0 or clause[index] != clause[index - 1]:
+            continue
+        following = words[index + 1] if index + 1 < len(units) and clause[index + 1] == clause[index] else None
+        if joints[index] or joints[index - 1] or (before, word) in PAIRS or _is_particle(word, following):
+            ends[index - 1] = begins[index] = True
+        else:
+            negated = before in NEGATIONS or before.endswith("n't")
+            ends[index - 1] = negated or before in _OPENING
+            begins[index] = negated or before in DEGREES
+    return Cuts(begins, ends, joints, clause)
+
+
+def _joint(units: Sequence[Unit], index: int) -> bool:
+    """Whether a unit is a mark inside a word, without a space on either side."""
+    if units[index].text not in JOINTS or not 0 < index < len(units) - 1:
+        return False
+    before, unit, after = units[index - 1 : index + 2]
+    alike = before.text_index == unit.text_index == after.text_index
+    return alike and before.end == unit.start and unit.end == after.start and before.text[-1].isalnum()
+
+
+def _is_particle(word: str, following: str | None) -> bool:
+    """Whether a word belongs to the verb or adjective before it; `following` is the next word of its clause."""
+    if word in PARTICLES:
+        return True
+    return word in PARTICLES_AT_AN_END and (following is None or following in CONJUNCTIONS | PREPOSITIONS)

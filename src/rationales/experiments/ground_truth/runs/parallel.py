@@ -56,7 +56,7 @@ def _start_worker(jobs: int) -> None:
     """Limit this worker process to its share of the cores and of the accelerator's memory."""
     import torch
 
-    from rationales.models.batch import memory
+    from rationales.models.batch import execution
 
     torch.set_num_threads(_threads_per_job(jobs))
-    memory.GPU_SHARE /= jobs
+    execution.GPU_SHARE /= jobs

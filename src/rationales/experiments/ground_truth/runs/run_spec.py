@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rationales.models.batch.randomness import content_key
+from rationales.models.batch.rows import content_key
 
 MAX_ATTEMPTS = 6  # trainings with different seeds before a run counts as failed
 MAX_ATTEMPTS_FIXED = 2  # the same where the position is fixed: a plant that is too faint there stays too faint

@@ -26,7 +26,7 @@ from rationales.experiments.ground_truth.runs.run_spec import BIRDS, RunSettings
 from rationales.groundtruth import ModifiedData, PlantedExample, training
 from rationales.groundtruth.encoded_examples import EncodedExamples
 from rationales.groundtruth.training import EncodedSplits, Epoch, Recipe, TrainedModel, train
-from rationales.models.batch.temporary_state import attribute_set
+from rationales.models.batch.execution import attribute_set
 from rationales.models.model import Model
 
 ACCURACY_STEPS = (0.6, 0.7, 0.8, 0.9, 0.95)  # during training, methods run when the accuracy first exceeds each

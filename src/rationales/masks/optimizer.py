@@ -1,19 +1,93 @@
-"""One optimiser step: the loss of all masks of a batch, and AdamW with a step count for each mask."""
+"""The optimiser: its state, one step of AdamW with a step count for each mask, and the runner of many steps.
+
+A step reads and writes nothing on the host, and its randomness comes from the step number on the device, so that on a
+GPU one step is recorded as a CUDA graph and replayed, without Python between the kernels.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rationales.masks.field import field, sources
-from rationales.masks.levels import at_level, draw_levels, scaled
-from rationales.masks.objective import Problem, loss, mask_rows, shortness
-from rationales.masks.optimizer_state import OptimizerState, bounded_sigma
+from rationales.masks.objective import Problem, at_level, draw_levels, loss, mask_rows, scaled, shortness
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch, Noise
-from rationales.models.batch.randomness import fold, uniform
+from rationales.models.batch.rows import fold, uniform
+
+# After a warm-up, sigma starts at no more than this share of its upper bound, or at this value where that is larger:
+# a few steps can widen the spans of a short text, but hardly narrow them.
+INITIAL_SHARE, MIN_INITIAL_SIGMA = 0.25, 0.75
+
+
+@dataclass(eq=False)
+class OptimizerState:
+    """Parameters, Adam's moments and the memory of stopping rules; the first dimension of every tensor is the mask."""
+
+    w: Tensor
+    sigma: Tensor
+    w_mean: Tensor
+    w_square: Tensor
+    sigma_mean: Tensor
+    sigma_square: Tensor
+    step: Tensor  # (M,)
+    previous_keep: Tensor  # (M, n) keep at the last check
+    memory: Tensor  # (M,) value stored by the stopping rule
+    accepted: Tensor  # (M,) a stopping rule has accepted this mask
+    result: Tensor  # (M, n) logit of keep when it was accepted
+    anchor: Tensor  # (M, n) the smoothed warm-up gradient; 0 before and without a warm-up
+
+    @classmethod
+    def start(
+        cls, batch: Batch, settings: MaskSettings, parameters: tuple[Tensor, Tensor] | None = None
+    ) -> OptimizerState:
+        """Initial state: the same w and sigma for all sources, or the given `parameters` (M, s) each."""
+        real = sources(batch, settings.cell)
+        zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
+        units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
+        masks = torch.zeros(len(real), device=batch.device, dtype=torch.long)
+        w, sigma = parameters or (zeros + settings.initial_w, torch.full_like(zeros, settings.initial_sigma))
+        share = INITIAL_SHARE if settings.warmup_steps else 1.0
+        w, sigma = torch.where(real, w, zeros), bounded_sigma(batch, settings, sigma, share)
+        return cls(w, sigma, zeros, zeros, zeros, zeros, masks, units + 1, units[:, 0], masks.bool(), units, units)
+
+    def select(self, masks: Tensor, width: int) -> OptimizerState:
+        """State of these masks, cut to `width` units."""
+        return OptimizerState(
+            **{
+                spec.name: value[masks, :width] if (value := getattr(self, spec.name)).dim() == 2 else value[masks]
+                for spec in fields(self)
+            }
+        )
+
+    def copy(self) -> OptimizerState:
+        """Copy whose tensors share no memory."""
+        return OptimizerState(**{spec.name: getattr(self, spec.name).clone() for spec in fields(self)})
+
+    def write_back(self, masks: Tensor, source: OptimizerState) -> None:
+        """Write `source` into these masks."""
+        for spec in fields(self):
+            stored, values = getattr(self, spec.name), getattr(source, spec.name)
+            if stored.dim() == 2:
+                stored[masks[:, None], torch.arange(values.shape[1], device=masks.device)] = values
+            else:
+                stored[masks] = values
+
+
+def bounded_sigma(batch: Batch, settings: MaskSettings, sigma: Tensor, share: float = 1.0) -> Tensor:
+    """sigma within its bounds, the upper one times `share`; without it the field of a short text becomes monotone."""
+    sigma = sigma.clamp(min=settings.min_sigma)
+    if settings.max_sigma_share == 0:
+        return sigma
+    lowest = 1.0 if share == 1 else MIN_INITIAL_SIGMA
+    units = mask_rows(batch.rows.real, batch).sum(1, keepdim=True)
+    upper = (share * settings.max_sigma_share * units).clamp(min=lowest)
+    return torch.minimum(sigma, upper.to(sigma.dtype))
+
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # the defaults of Adam
 FLIP_PURPOSE, NOISE_PURPOSE = 1, 2  # keys of random streams, so that no random number is used twice
@@ -158,3 +232,60 @@ def _input_noise(batch: Batch, settings: MaskSettings, count: Tensor, variants: 
         return None
     key = fold(batch.rows.key, NOISE_PURPOSE, count[batch.rows.mask], batch.rows.view)
     return Noise(settings.noise, torch.cat([fold(key, variant) for variant in range(variants)]))
+
+
+MAX_COST = 2**17  # of a step (rows x tokens); above it a graph saves little time and needs much memory
+WARMUP_STEPS = 1  # before the recording, for the initialisation of libraries
+MIN_STEPS = 15  # fewest remaining steps for which a recording saves time
+
+
+class StepRunner:
+    """Runs steps of one problem: replays a CUDA graph where that is faster, else one by one."""
+
+    recorded_kinds: ClassVar[set[tuple[type, ...]]] = set()  # types of networks recorded before, which need no warm-up
+
+    def __init__(self, problem: Problem, cost: int) -> None:
+        self.problem = problem
+        self.can_record = problem.batch.device.type == "cuda" and cost <= MAX_COST
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graph_state: OptimizerState | None = None  # read and written by the recorded step
+        self.network_kinds = (type(problem.batch), *map(type, problem.batch.modules)) if self.can_record else ()
+        self.warmup_done = WARMUP_STEPS if self.network_kinds in self.recorded_kinds else 0
+
+    def run(self, state: OptimizerState, count: int, remaining: int) -> OptimizerState:
+        """State after `count` more steps; `remaining`: the largest number of steps to come, these included."""
+        while count and (self.graph is None or self.graph_state is None):
+            if self.can_record and self.warmup_done >= WARMUP_STEPS and remaining >= MIN_STEPS:
+                self._record(state)
+                continue
+            state = self.problem.batch.fit(partial(step, self.problem, state))
+            self.warmup_done, count, remaining = self.warmup_done + 1, count - 1, remaining - 1
+        if not count or self.graph is None or self.graph_state is None:
+            return state
+        _copy_into(self.graph_state, state)
+        for _ in range(count):
+            self.graph.replay()
+        return self.graph_state.copy()
+
+    def _record(self, state: OptimizerState) -> None:
+        """Record a step; a model that reads from the device cannot be recorded, which shows after a warm-up."""
+        graph_state, graph = state.copy(), torch.cuda.CUDAGraph()
+        step_batch, settings = self.problem.on_step_views(state.step).batch, self.problem.settings
+        variants = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
+        step_batch.plan(variants, step_batch.size[0])  # on the host, so before the recording
+        try:
+            with torch.cuda.graph(graph):
+                _copy_into(graph_state, step(self.problem, graph_state))
+        except RuntimeError:  # also when out of memory
+            torch.cuda.synchronize()
+            self.can_record = self.network_kinds in self.recorded_kinds  # try again after a warm-up
+            self.recorded_kinds.discard(self.network_kinds)
+            self.warmup_done = 0
+            return
+        self.recorded_kinds.add(self.network_kinds)
+        self.graph, self.graph_state = graph, graph_state
+
+
+def _copy_into(destination: OptimizerState, state: OptimizerState) -> None:
+    for spec in fields(OptimizerState):
+        getattr(destination, spec.name).copy_(getattr(state, spec.name))

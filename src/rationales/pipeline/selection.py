@@ -1,0 +1,177 @@
+"""Which units make the rationale: the choice of the rule, the curve over other sizes, and notes on the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rationales.models.batch import Batch
+from rationales.models.kinds import kind_named
+from rationales.rationale import Curve, Note, Rule, by_label
+
+SUFFICIENT = 0.9  # a rationale alone should give the target this share of its probability for the full input
+INSUFFICIENT = 0.5  # below this share there is a note
+INFORMATIVE = 0.7  # a baseline that gives the target this probability is not uninformative
+REDUNDANT = 0.9  # a complement with this share of the full input's probability shows that the rationale is not needed
+
+
+@dataclass(frozen=True)
+class SelectionSummary:
+    """The facts about one result that the checks use."""
+
+    kind: str  # of the model: text, image, audio, spectrogram
+    unit: str
+    target: str
+    probabilities: Mapping[str, Mapping[str, float]]  # full, rationale, complement, baseline -> label -> probability
+    baseline: str
+    selected: int  # units in the rationale
+    units: int
+    sparsity: float | None = None  # the method's option, where it decides the size of the rationale
+
+
+def selection_notes(selection: SelectionSummary) -> list[Note]:
+    """The notes on a result of any method; empty for a result that is sufficient and comprehensive."""
+    full, alone, complement, empty = (
+        selection.probabilities[name][selection.target] for name in ("full", "rationale", "complement", "baseline")
+    )
+    notes = []
+    if empty > INFORMATIVE:
+        message = f"the baseline {selection.baseline} alone already gives {selection.target} {empty:.2f}"
+        baselines = kind_named(selection.kind).suggested_baselines
+        message += f", so it is not uninformative; try another baseline ({baselines})"
+        notes.append(Note("informative-baseline", message))
+    if selection.selected == 0:
+        message = f"no {selection.unit} was selected, so there is no rationale"
+        return [*notes, Note("empty-rationale", f"{message}; {_select_more(selection)}")]
+    if _insufficient(selection, full, alone):
+        message = f"the selected {selection.unit}s alone give {selection.target} {alone:.2f}"
+        message += f", the whole {kind_named(selection.kind).noun} {full:.2f}: not sufficient"
+        advice = _select_more(selection)
+        notes.append(Note("not-sufficient", f"{message}; {advice}" if advice else message))
+    if complement >= full and complement > empty:
+        notes.append(Note("evidence-against", _contradiction(selection, full, complement)))
+    elif complement >= REDUNDANT * full and complement > empty:
+        message = f"without the selected {selection.unit}s {selection.target} still has {complement:.2f} of {full:.2f}"
+        message += ": not comprehensive, since the rest of the input leads to the same decision"
+        notes.append(Note("not-comprehensive", message))
+    return notes
+
+
+def _insufficient(selection: SelectionSummary, full: float, alone: float) -> bool:
+    """Whether the rationale alone loses half of the target's probability, or changes the predicted label."""
+    if alone < INSUFFICIENT * full:
+        return True
+    full_input, rationale = (selection.probabilities[name] for name in ("full", "rationale"))
+    is_predicted = full == max(full_input.values()) and len(full_input) > 1
+    return is_predicted and max(rationale, key=lambda label: rationale[label]) != selection.target
+
+
+def _contradiction(selection: SelectionSummary, full: float, complement: float) -> str:
+    return (
+        f"without the selected {selection.unit}s {selection.target} rises from {full:.2f} to {complement:.2f}: the "
+        f"selection also holds evidence against {selection.target}, so do not read it as the reason; compare another "
+        "method, or ask why it is this class rather than its strongest rival (against)"
+    )
+
+
+def _select_more(selection: SelectionSummary) -> str:
+    """Advice on how to select more units; empty where everything is selected already."""
+    if selection.selected >= selection.units:
+        return ""
+    share = min(1.0, max(2 * selection.selected / selection.units, 0.1))
+    advice = f"select more, for instance share={share:.2g}"
+    if selection.sparsity:
+        advice += f", or lower sparsity (now {selection.sparsity:g})"
+    return advice
+
+
+def choose_rules(
+    batch: Batch, rules: Sequence[Rule], scores: Sequence[Tensor], target: Tensor, full: Tensor
+) -> list[Rule]:
+    """For each input the first of `rules` whose selection is sufficient and whose complement lowers the probability.
+
+    `scores`: (units,) of each input; `target` (inputs,); `full` (inputs, classes): probabilities of the full inputs.
+    A selection is sufficient if it gives the target `SUFFICIENT` of its probability for the full input. If no rule
+    satisfies both, the first sufficient one; if none is sufficient, the rule with the highest target probability.
+    """
+    full_input = full.gather(1, target[:, None]).squeeze(1).tolist()
+    best, best_rank = [rules[0]] * batch.inputs, [(-1, -1.0)] * batch.inputs
+    unsettled = list(range(batch.inputs))
+    for rule in rules:
+        remaining = batch if len(unsettled) == batch.inputs else batch.take(unsettled)
+        alone, complement = _probabilities(remaining, rule, [scores[number] for number in unsettled], target[unsettled])
+        for number, kept, removed in zip(unsettled, alone, complement, strict=True):
+            sufficient = kept >= SUFFICIENT * full_input[number]
+            rank = (2, 0.0) if sufficient and removed < full_input[number] else (1, 0.0) if sufficient else (0, kept)
+            if rank > best_rank[number]:
+                best[number], best_rank[number] = rule, rank
+        unsettled = [number for number in unsettled if best_rank[number][0] < 2]
+        if not unsettled:
+            break
+    return best
+
+
+def _probabilities(
+    batch: Batch, rule: Rule, scores: Sequence[Tensor], target: Tensor
+) -> tuple[list[float], list[float]]:
+    """The target's probability for the selection of each input, and for its complement."""
+    keep = batch.spread([torch.from_numpy(rule.select(values.numpy())).float() for values in scores])
+    predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real]))
+    alone, complement = predicted.gather(-1, target.expand(2, -1)[..., None]).squeeze(-1).tolist()
+    return alone, complement
+
+
+SIZES = (0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 0.9, 1)  # shares of the units
+KEEPS_AT_ONCE = 2**26  # elements of the keeps in memory at once: 256 MiB
+MARGIN = 1e-3  # distance of the first and the last threshold from the scores, as a share of their range
+
+
+def curve_thresholds(scores: np.ndarray) -> list[float]:
+    """Falling thresholds, one for each size: the first is above all scores, the last below all.
+
+    With few units every size has one. Equal scores are selected together, so there can be fewer sizes than `SIZES`.
+    """
+    n = len(scores)
+    ranked = np.sort(scores.astype(np.float32))[::-1]
+    counts = np.arange(n + 1) if n < len(SIZES) else np.unique(np.rint(np.asarray(SIZES) * n).astype(int))
+    margin = MARGIN * (float(ranked[0] - ranked[-1]) or max(abs(float(ranked[0])), 1.0))
+    inner = [float(value) for value in dict.fromkeys(ranked[counts[1:-1]].tolist()) if value < ranked[0]]
+    below = min(np.float32(ranked[-1] - margin), np.nextafter(ranked[-1], np.float32(-np.inf)))
+    return [float(np.float32(ranked[0] + margin)), *inner, float(below)]
+
+
+def curve_probabilities(batch: Batch, scores: Sequence[Tensor], thresholds: Sequence[Sequence[float]]) -> Tensor:
+    """(2, K, inputs, classes): probabilities of every selection alone, and of its complement.
+
+    K is the largest number of thresholds of an input; for inputs with fewer the last one is repeated.
+    """
+    sizes = max(map(len, thresholds))
+    at_once = max(1, KEEPS_AT_ONCE // (2 * batch.zeros().numel()))
+    pieces = []
+
+    def selections(size: int) -> Tensor:
+        levels = [by_size[min(size, len(by_size) - 1)] for by_size in thresholds]
+        return batch.spread([(values > level).float() for values, level in zip(scores, levels, strict=True)])
+
+    for begin in range(0, sizes, at_once):
+        keep = torch.stack([selections(size) for size in range(begin, min(begin + at_once, sizes))])
+        predicted = batch.predict(torch.cat([keep, (1 - keep) * batch.rows.real])).cpu()
+        pieces.append(predicted.reshape(2, len(keep), *predicted.shape[1:]))
+    return torch.cat(pieces, 1)
+
+
+def curve(labels: Sequence[str], scores: np.ndarray, thresholds: Sequence[float], probabilities: Tensor) -> Curve:
+    """The curve of one input; `probabilities` is (2, K, classes), `scores` those of the result."""
+    alone, complement = (
+        [by_label(labels, values.tolist()) for values in by_size[: len(thresholds)]] for by_size in probabilities
+    )
+    return Curve(
+        tuple(round(float((scores > threshold).mean()), 6) for threshold in thresholds),
+        tuple(thresholds),
+        {label: tuple(values[label] for values in alone) for label in labels},
+        {label: tuple(values[label] for values in complement) for label in labels},
+    )
