@@ -102,7 +102,7 @@ assert result.exit_code == 0, result.output
 print(json.dumps(list(sys.modules)))
 """
     machinery = {
-        *("transformers.modeling_utils", "transformers.models.auto", "torch._dynamo", "torch._inductor"),
+        *("transformers", "huggingface_hub", "torch._dynamo", "torch._inductor"),
         *("torch.distributed.tensor", "torch.distributed.fsdp", "sympy", "scipy", "sklearn", "skimage", "matplotlib"),
         *("pandas", "torchvision", "captum"),
     }
