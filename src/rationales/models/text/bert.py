@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from rationales.models.empty_weights import empty_weights
+
 
 class BertClassifier(nn.Module):
     """Token ids (R, T) -> logits (R, classes), read off the first token."""
@@ -52,7 +54,7 @@ def load_bert(folder: Path) -> BertClassifier:
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     settings["id2label"] = {int(number): label for number, label in settings["id2label"].items()}
     config = SimpleNamespace(**settings, num_labels=len(settings["id2label"]))
-    with torch.random.fork_rng(devices=[]):  # layers initialise weights at random, which are replaced at once
+    with empty_weights():
         module = BertClassifier(config)
     weights = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
     module.load_state_dict(weights, assign=True)
