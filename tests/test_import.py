@@ -80,7 +80,8 @@ def state():
         torch.get_num_threads(), torch.is_grad_enabled(), str(torch.get_default_dtype()), repr(numpy.geterr()),
         torch.backends.cuda.matmul.allow_tf32, torch.are_deterministic_algorithms_enabled(),
         threading.active_count(), repr(signal.getsignal(signal.SIGINT)), os.getcwd(), locale.setlocale(locale.LC_ALL),
-        sys.getrecursionlimit(), gc.isenabled(), repr(sys.excepthook), repr(sys.path),
+        sys.getrecursionlimit(), gc.isenabled(), gc.get_freeze_count(), gc.get_threshold(),
+        repr(sys.excepthook), repr(sys.path),
     ]
 before = state()
 import rationales
@@ -97,13 +98,40 @@ def test_a_sentence_with_the_embedded_model_loads_no_machinery():
 import json, sys
 from typer.testing import CliRunner
 from rationales.cli import app
-result = CliRunner().invoke(app, ["explain", "A dull film that I loved."])
-assert result.exit_code == 0, result.output
+for request in (["explain", "A dull film that I loved."], ["explain", "Na\u00efve \U0001f642", "--unit", "token"],
+                ["explain", "A dull film.", "--pair", "I loved it.", "--method", "marc-instant"]):
+    result = CliRunner().invoke(app, request)
+    assert result.exit_code == 0, result.output
 print(json.dumps(list(sys.modules)))
 """
     machinery = {
-        *("transformers.modeling_utils", "transformers.models.auto", "torch._dynamo", "torch._inductor"),
+        *("transformers", "huggingface_hub", "torch._dynamo", "torch._inductor"),
         *("torch.distributed.tensor", "torch.distributed.fsdp", "sympy", "scipy", "sklearn", "skimage", "matplotlib"),
         *("pandas", "torchvision", "captum"),
     }
     assert machinery.isdisjoint(run(code))
+
+
+def test_the_command_never_searches_torch_for_garbage():
+    """A full collection of its objects takes as long as a third of an explanation; the interpreter's end is one."""
+    code = """
+import gc, json, sys
+from rationales.cli import main
+from rationales.cli.streams import import_torch
+import_torch()
+def is_searched(candidate):
+    return any(tracked is candidate for tracked in gc.get_objects())
+import torch
+before_the_end = [is_searched(torch), gc.isenabled()]
+frozen = gc.get_freeze_count()
+import_torch()
+before_the_end.append(gc.get_freeze_count() - frozen)  # only an import freezes
+class Late: pass
+assert is_searched(Late)
+sys.argv = ["rationales", "--version"]
+try:
+    main()
+except SystemExit:
+    print(json.dumps([before_the_end, is_searched(Late)]))
+"""
+    assert run(code) == [[False, True, 0], False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Callable
 from typing import Annotated, ParamSpec
@@ -36,6 +37,7 @@ def main() -> None:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
+            gc.freeze()  # the interpreter ends without searching torch and the model for garbage
     except OSError as error:
         if error.errno not in FULL_OUTPUT:
             raise

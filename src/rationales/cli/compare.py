@@ -13,7 +13,7 @@ from rationales.cli import shared
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, method_rows, source, text_unit
 from rationales.cli.inputs import target as find_target
-from rationales.cli.streams import prepare_libraries
+from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
 
 
@@ -64,6 +64,7 @@ def compare(
     from rationales.report.terminal.progress import progress, waiting
 
     with waiting("loading the model"):
+        import_torch()
         from rationales.evaluation.entries import resolve_entries
 
         resolve_entries(rows, smooth, kind)  # reports unknown names and options before anything is loaded

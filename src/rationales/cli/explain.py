@@ -13,7 +13,7 @@ from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_mo
 from rationales.cli.inputs import target as find_target
 from rationales.cli.shared import Against, Device, ModelName, Share, Snap, Target, Threshold, Top, Trust, UnitOfText
 from rationales.cli.sources import gather
-from rationales.cli.streams import prepare_libraries
+from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
 
 
@@ -121,6 +121,7 @@ def explain(
     from rationales.report.terminal.progress import progress, waiting
 
     with waiting("loading the model"):
+        import_torch()
         import rationales
         from rationales.methods import build
 

@@ -93,11 +93,13 @@ def _open_embedded(device: str) -> tuple[nn.Module, Any]:
     folder = _HERE / "embedded"
     if _embedded_where() is None:
         raise ModelError("the embedded model is missing from this installation; install the package again")
-    if device == "cpu":  # faster: without importing the models of transformers
+    from rationales.models.text.bert import LightTokenizer
+
+    if device == "cpu":  # faster: without importing transformers
         from rationales.models.text.bert import load_bert
 
-        return load_bert(folder), embedded_tokenizer()
-    return load_with_transformers(), embedded_tokenizer()
+        return load_bert(folder), LightTokenizer(folder)
+    return load_with_transformers(), LightTokenizer(folder)
 
 
 def load_with_transformers() -> nn.Module:
@@ -109,13 +111,6 @@ def load_with_transformers() -> nn.Module:
     with quiet_transformers():  # single precision; stored in half precision to be small
         module: nn.Module = loader.from_pretrained(_HERE / "embedded", use_safetensors=True, dtype=torch.float32)
     return module
-
-
-def embedded_tokenizer() -> Any:
-    """The embedded model's tokenizer; its class is named, so that transformers imports no models."""
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast.from_pretrained(_HERE / "embedded")
 
 
 def _encoder_folder() -> Path | None:

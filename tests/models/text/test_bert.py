@@ -56,12 +56,6 @@ def test_it_is_the_same_classifier_to_a_trained_masker(theirs, tokenizer):
     assert prints[0] == prints[1]
 
 
-def test_the_tokenizer_is_the_one_that_the_folder_names(tokenizer):
-    ours = rationales.load().tokenizer
-    assert type(ours) is type(tokenizer)
-    assert ours(TEXTS) == tokenizer(TEXTS)
-
-
 def test_explanations_are_the_same(theirs, tokenizer):
     results = [rationales.explain(model, TEXTS[1]) for model in (rationales.load(), rationales.load(theirs, tokenizer))]
     torch.testing.assert_close(*(torch.from_numpy(result.scores) for result in results), atol=1e-3, rtol=0)

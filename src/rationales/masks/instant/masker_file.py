@@ -16,6 +16,7 @@ from rationales.errors import ModelError, OptionError
 from rationales.files import write_bytes
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
 from rationales.masks.settings import MaskSettings
+from rationales.models.empty_weights import empty_weights
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
 
@@ -94,7 +95,7 @@ def _load(path: Path, _changed: int, _size: int, device: torch.device) -> Masker
             tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118  # no mapping
         if metadata["format"] != FORMAT_VERSION:
             raise ModelError(f"{path} was written by another version of rationales; train it again: {TRAIN_COMMAND}")
-        with torch.device("meta"):
+        with empty_weights():
             network = MaskerNetwork(MaskerShape(**metadata["shape"]))
         network.load_state_dict(tensors, assign=True)
         card = metadata["card"]
