@@ -44,6 +44,7 @@ class MethodSpec:
 
 _MEAN = ("mean",)  # a single baseline for methods that draw 1,000 samples
 _STEPS = 120
+_RANDOM = MethodSpec(RANDOM, "Random", "chance", "random", cost=0)
 SHAP_SAMPLES = 200  # gradients that SHAP averages, over all baselines together
 
 
@@ -99,13 +100,13 @@ _PICTURE_METHODS: dict[str, MethodSpec] = {
                    {"orders": 5}, _MEAN, cost=1000),
         MethodSpec("marc-resnet", "MaRC, the paper's settings", EXPENSIVE, "marc",
                    {"preset": "resnet", "steps": 1000}, ("black", "white", "mean"), cost=18_000),
-        MethodSpec(RANDOM, "Random", "chance", "random", cost=0),
     )
 }  # fmt: skip
 _WITH_BASELINES = ("lime", "shap", MARC, "integrated-gradients", "deep-lift", "occlusion", "kernel-shap")
 PICTURE_METHODS: dict[str, MethodSpec] = {
     **_PICTURE_METHODS,
     **{spec.key: spec for spec in (with_best_baseline(_PICTURE_METHODS[key]) for key in _WITH_BASELINES)},
+    RANDOM: _RANDOM,
 }
 TEXT_METHODS: dict[str, MethodSpec] = {
     spec.key: spec
@@ -125,7 +126,7 @@ TEXT_METHODS: dict[str, MethodSpec] = {
         MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", cost=1024),
         MethodSpec("shapley-sampling", "Shapley sampling", EXPENSIVE, "shapley-sampling", {"orders": 10}, cost=1000),
         MethodSpec("marc-paper", "MaRC, the paper's settings", EXPENSIVE, "marc", {"preset": "paper"}, cost=1800),
-        MethodSpec(RANDOM, "Random", "chance", "random", cost=0),
+        _RANDOM,
     )
 }  # fmt: skip
 PAPER_METHODS = tuple(key for key, spec in PICTURE_METHODS.items() if spec.group == "paper")
