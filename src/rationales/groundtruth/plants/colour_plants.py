@@ -124,7 +124,8 @@ class ColourCast(ImagePlant):
     @property
     def tint(self) -> NDArray[np.float64]:
         """(3,): red, green and blue of the pure colour of this hue, 0 to 255."""
-        return 255 * np.clip(np.abs((6 * self.hue + np.array([0, 4, 2])) % 6 - 3) - 1, 0, 1)
+        colour: NDArray[np.float64] = 255 * np.clip(np.abs((6 * self.hue + np.array([0, 4, 2])) % 6 - 3) - 1, 0, 1)
+        return colour
 
     def change(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
         inside = self.region(*pixels.shape[1:3])
