@@ -188,7 +188,9 @@ class TestChoice:
         assert chosen_rows["methods"] == ("gradient", "smooth-grad", "grad-cam", "lime", "shap", "random")
         default = choose_rows(DIMENSIONS, None)
         assert default["plants"] == PLANTS
-        assert set(default["methods"]) == set(PICTURE_METHODS) - {"shapley-sampling", "marc-resnet"}
+        on_request = {key for key, spec in PICTURE_METHODS.items() if spec.group in ("expensive", "best-baseline")}
+        assert on_request > {"shapley-sampling", "marc-resnet", "lime-best", "shap-best", "marc-best"}
+        assert set(default["methods"]) == set(PICTURE_METHODS) - on_request
 
     def test_an_unknown_one_is_answered_with_the_known_ones(self):
         with pytest.raises(OptionError, match="no row 'smoke'; there are: blur, brightness"):
@@ -265,7 +267,11 @@ class TestRecords:
             *("idle", "told", "stages", "seconds", "note"),
         ]
         assert list(stored["attempts"][0]) == ["seed", "where", "accuracy", "tested", "epochs", "seconds", "p", "why"]
-        assert list(stored["told"]["a"]) == ["print", "seconds", "values", "failures", "unfit"]
+        assert list(stored["told"]["a"]) == [
+            *("print", "seconds", "values", "failures", "unfit", "baseline", "validation"),
+        ]
+        older = {key: value for key, value in stored["told"]["a"].items() if key not in ("baseline", "validation")}
+        assert RunRecord.from_dict({**stored, "told": {"a": older}}).to_dict() == stored
         assert list(stored["stages"][0]) == ["epoch", "accuracy", "told"]
         assert RunRecord.from_dict(stored).checkpoints[0].epoch == 2
 

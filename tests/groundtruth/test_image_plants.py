@@ -21,8 +21,15 @@ from rationales.groundtruth import (
     uniform_reassignment,
 )
 from rationales.groundtruth.plants import image_plants
-from rationales.groundtruth.plants.colour_plants import Brightness, StripedHue
+from rationales.groundtruth.plants.colour_plants import CORNERS, Brightness, ColourCast, StripedHue
 from rationales.groundtruth.plants.image_plants import Blur, ImagePlant, StripedNoise
+from rationales.groundtruth.plants.jpeg_blocks import (
+    CHROMINANCE_STEPS,
+    LUMINANCE_STEPS,
+    JpegBlocks,
+    compress,
+    cosine_matrix,
+)
 from rationales.groundtruth.plants.watermark import Watermark
 
 IMAGE_PLANTS = [plant for plant in PLANTS.values() if issubclass(plant, ImagePlant)]
@@ -125,6 +132,8 @@ class TestEveryPlant:
             StripedHue: {"shift": (0.05, 0.25)},
             StripedNoise: {"share": (0.02, 0.1)},
             Watermark: {"height": (40, 200), "width": (100, 200), "font": (7, 15)},
+            ColourCast: {"radius": (70, 180), "hue": (0, 1), "strength": (0.1, 0.3)},  # ours, not the paper's
+            JpegBlocks: {"height": (40, 200), "width": (40, 200), "quality": (2, 14)},
         }[kind]
         assert all(low <= parameters[name] <= high for name, (low, high) in ranges.items())
         if "bottom" in parameters:
@@ -191,6 +200,65 @@ class TestFormulas:
         assert len(corners) > 50
         assert len({result.example.pixels.tobytes() for result in results}) == 60
 
+    @given(
+        seed=st.integers(0, 1000),
+        corner=st.sampled_from(CORNERS),
+        radius=st.floats(30, 200),
+        hue=st.floats(0, 1),
+        strength=st.floats(0.05, 1),
+    )
+    @settings(max_examples=15)
+    def test_a_colour_cast_mixes_its_tint_into_one_corner(self, seed, corner, radius, hue, strength):
+        pixels = picture(22, 28, seed)
+        result = planted(ColourCast(corner, radius, hue, strength), pixels).example.pixels
+        expected = literal.tinted(pixels, corner, radius * 22 / 224, hue, strength)
+        assert np.abs(result - expected).max() <= 0.5 + 1e-9
+
+    def test_every_corner_has_its_own_cast(self):
+        """Area of a quarter of a disc with half the side as its radius: pi / 16."""
+        regions = {corner: ColourCast(corner, radius=112).region(112, 112) for corner in CORNERS}
+        assert all(region.mean() == pytest.approx(np.pi / 16, abs=0.002) for region in regions.values())
+        assert sum(region.astype(int) for region in regions.values()).max() == 1
+        ends = {"top-left": (0, 0), "top-right": (0, -1), "bottom-left": (-1, 0), "bottom-right": (-1, -1)}
+        assert all(regions[corner][end] for corner, end in ends.items())
+
+    @pytest.mark.parametrize("quality", [2, 8, 60])
+    def test_jpeg_blocks_are_those_of_the_standard(self, quality):
+        smooth = np.kron(picture(2, 4), np.ones((8, 4, 1))).astype(np.uint8)  # 16 x 16, edges inside of blocks
+        expected = literal.jpeg(smooth, quality, LUMINANCE_STEPS, CHROMINANCE_STEPS)
+        assert np.abs(compress(smooth[None], quality)[0] - expected).max() <= 0.5 + 1e-6
+
+    def test_jpeg_blocks_are_those_that_pillow_writes(self):
+        """Pillow's integer transforms round differently: a step of the coarse levels here and there, no more."""
+        from io import BytesIO
+
+        from PIL import Image
+
+        smooth = np.asarray(Image.fromarray(picture(8, 8)).resize((64, 48), Image.Resampling.BICUBIC))
+        for quality in (2, 8, 14):
+            Image.fromarray(smooth).save(buffer := BytesIO(), "JPEG", quality=quality, subsampling=0)
+            theirs = np.asarray(Image.open(buffer), dtype=int)
+            assert np.abs(compress(smooth[None], quality)[0] - theirs).mean() < 1
+            assert np.abs(smooth - theirs).mean() > 5  # what the compression itself changes
+
+    def test_blocks_begin_at_the_corner_of_the_box_and_never_look_beyond_it(self):
+        """At quality 1 every step is at least 255: a weak pattern loses all but the mean of each block."""
+        pixels = np.full((40, 48, 3), 100, np.uint8)
+        pixels[::2] = 104
+        plant = JpegBlocks(top=28, left=14, height=112, width=112, quality=1)  # rows 5 to 25, columns 3 to 27
+        result = planted(plant, pixels)
+        assert np.array_equal(np.argwhere(result.region).min(0), [5, 3])
+        assert np.array_equal(np.argwhere(result.region).max(0), [24, 26])
+        blocks = result.example.pixels[5:21, 3:27].reshape(2, 8, 3, 8, 3)
+        assert (blocks == blocks[:, :1, :, :1]).all()
+        surroundings = pixels.copy()
+        surroundings[~result.region] = 255 - surroundings[~result.region]
+        inside = planted(plant, surroundings).example.pixels[result.region]
+        assert np.array_equal(inside, result.example.pixels[result.region])
+
+    def test_the_cosine_transform_is_orthonormal(self):
+        assert np.allclose(cosine_matrix() @ cosine_matrix().T, np.eye(8))
+
 
 class TestPerClass:
     """Another manipulation for each class: the joint region is the union (the paper's remark in section 4)."""
@@ -228,6 +296,10 @@ class TestMistakes:
             ("hue", {"top": 100, "bottom": 90}, "top < bottom"),
             ("noise", {"share": 1.5}, "between 0 and 1"),
             ("watermark", {"left": 200}, "must lie within 224"),
+            ("colour-cast", {"corner": "middle"}, "one of top-left, top-right"),
+            ("colour-cast", {"strength": 2}, "between 0 and 1"),
+            ("jpeg-blocks", {"quality": 0.5}, "between 1 and 100"),
+            ("jpeg-blocks", {"top": 200}, "jpeg-blocks: the box must lie within 224"),
             ("watermark", {"size": 3}, "no parameter 'size'.*top, left, height, width, font"),
             ("watermark", {"font": "large"}, "wrong type"),
             ("glitter", {}, "no plant 'glitter'; there are: blur, "),

@@ -126,3 +126,51 @@ def hard_kuma(a: float, b: float, low: float = -0.1, high: float = 1.1, cuts: in
     density = a * b * x ** (a - 1) * (1 - x**a) ** (b - 1) / cuts
     stretched = low + (high - low) * x
     return float(density[stretched <= 0].sum()), float(density[stretched >= 1].sum()), float((density * x).sum())
+
+
+def jpeg(pixels: np.ndarray, quality: float, luminance: Sequence[Sequence[int]], chrominance: Sequence[Sequence[int]]):
+    """ITU-T T.81 without subsampling, block by block and frequency by frequency; sides must be multiples of 8.
+
+    A.3.3: S_vu = 1/4 C_u C_v sum_x sum_y s_yx cos((2x + 1) u pi / 16) cos((2y + 1) v pi / 16), C_0 = 1 / sqrt(2).
+    """
+    percent = 5000 / quality if quality < 50 else 200 - 2 * quality
+    height, width = pixels.shape[:2]
+    planes = np.zeros((3, height, width))
+    for row, column in np.ndindex(height, width):
+        red, green, blue = (float(value) for value in pixels[row, column])
+        planes[0, row, column] = round(0.299 * red + 0.587 * green + 0.114 * blue) - 128
+        planes[1, row, column] = round(-0.168735892 * red - 0.331264108 * green + 0.5 * blue)
+        planes[2, row, column] = round(0.5 * red - 0.418687589 * green - 0.081312411 * blue)
+
+    def wave(position: int, frequency: int) -> float:
+        return math.cos((2 * position + 1) * frequency * math.pi / 16) * (math.sqrt(0.5) if frequency == 0 else 1)
+
+    for plane, table in zip(planes, (luminance, chrominance, chrominance), strict=True):
+        for top, left in itertools.product(range(0, height, 8), range(0, width, 8)):
+            block = plane[top : top + 8, left : left + 8]
+            levels = np.zeros((8, 8))
+            for v, u in np.ndindex(8, 8):
+                step = min(max(math.floor((table[v][u] * percent + 50) / 100), 1), 255)
+                total = sum(block[y, x] * wave(x, u) * wave(y, v) for y, x in np.ndindex(8, 8)) / 4
+                levels[v, u] = round(total / step) * step
+            restored = np.zeros((8, 8))
+            for y, x in np.ndindex(8, 8):
+                restored[y, x] = sum(levels[v, u] * wave(x, u) * wave(y, v) for v, u in np.ndindex(8, 8)) / 4
+            block[:] = restored.round().clip(-128, 127)
+    y, cb, cr = planes[0] + 128, planes[1], planes[2]
+    colours = [y + 1.402 * cr, y - 0.344136286 * cb - 0.714136286 * cr, y + 1.772 * cb]
+    return np.stack(colours, -1).clip(0, 255)
+
+
+def tinted(pixels: np.ndarray, corner: str, radius: float, hue: float, strength: float) -> np.ndarray:
+    """Every pixel whose middle is nearer than the radius to the corner becomes a mixture with the pure colour."""
+    tint = [255 * channel for channel in colorsys.hsv_to_rgb(hue, 1, 1)]
+    height, width = pixels.shape[:2]
+    y = 0 if corner.startswith("top") else height
+    x = 0 if corner.endswith("left") else width
+    result = pixels.astype(np.float64)
+    for row, column in np.ndindex(height, width):
+        if math.hypot(row + 0.5 - y, column + 0.5 - x) < radius:
+            for channel in range(3):
+                result[row, column, channel] += strength * (tint[channel] - result[row, column, channel])
+    return result

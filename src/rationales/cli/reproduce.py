@@ -38,7 +38,9 @@ def reproduce(
     rows: Annotated[
         list[str] | None, Option("--rows", help="Only these rows or groups of rows, separated by commas.")
     ] = None,
-    validation: Annotated[int | None, Option(help="Inputs on which settings are chosen.")] = None,
+    validation: Annotated[
+        int | None, Option(help="Inputs on which settings, or baselines (gt-fig…), are chosen.")
+    ] = None,
     seed: Annotated[int, Option(help="The same seed gives the same table.")] = 0,
     as_json: Annotated[bool, Option("--json", help="Print the table as one JSON object, nothing else.")] = False,
     cache: Cache = None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+SIGNIFICANT = 0.05  # p-values from which a difference may be chance
+
 
 @dataclass(frozen=True)
 class ClaimVerdict:
@@ -13,11 +15,16 @@ class ClaimVerdict:
     holds: bool | None
     figures: str
     reading: str = "here"
+    p: float | None = None  # of the test of the difference that the claim is about; None: there is no test
 
     @property
     def word(self) -> str:
-        """'holds', 'does not hold' or 'not judged'."""
-        return "not judged" if self.holds is None else "holds" if self.holds else "does not hold"
+        """'holds', 'does not hold', 'not significant' or 'not judged'."""
+        if self.holds is None:
+            return "not judged"
+        if self.p is not None and not self.p < SIGNIFICANT:
+            return "not significant"
+        return "holds" if self.holds else "does not hold"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rationales.experiments.ground_truth.reporting.run_tables import ExperimentR
 from rationales.experiments.ground_truth.row_choices import Dimension, choose_rows
 from rationales.experiments.ground_truth.runs import parallel
 from rationales.experiments.ground_truth.runs.run_record import RunFolder, RunRecord
-from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
+from rationales.experiments.ground_truth.runs.run_spec import VALIDATION_INPUTS, RunSettings, RunSpec
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 
@@ -45,6 +45,8 @@ class GroundTruthExperiment:
     limit: int  # default number of test inputs that are explained in a run
     selected_shares: Callable[[ChosenRows], tuple[float, ...]] = lambda _: ()
     run_options: Mapping[str, Any] = field(default_factory=dict)  # further fields of `RunSettings`
+    first_seed: int = 0  # the seed that `--seed 0` stands for
+    claims_title: str = "The paper's claims"
 
     def row_names(self) -> list[str]:
         """The names that `--rows` accepts."""
@@ -59,7 +61,8 @@ def reproduce(experiment: GroundTruthExperiment, request: Request) -> Experiment
         experiment=experiment.name,
         methods=chosen_rows["methods"],
         limit=request.limit or experiment.limit,
-        seed=request.seed,
+        seed=experiment.first_seed + request.seed,
+        validation=request.validation or VALIDATION_INPUTS,
         data=request.data,
         device=request.device,
         selected_shares=experiment.selected_shares(chosen_rows),
@@ -99,7 +102,7 @@ def build_report(experiment: GroundTruthExperiment, runs: ExperimentRuns, second
     """The report on these runs; `seconds`: duration of this call."""
     table, printed_metrics = experiment.table(runs)
     sections = [
-        ("The paper's claims", claims_markdown(experiment.claims(runs))),
+        (experiment.claims_title, claims_markdown(experiment.claims(runs))),
         *experiment.sections(runs),
         ("Runs", run_tables.runs_markdown(runs)),
         ("Time", run_tables.times_markdown(runs, seconds)),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rationales.groundtruth.explainable import Inherent
 from rationales.methods import Method, build
+from rationales.models.image.baseline_choice import BASELINE_COUNT, CANDIDATES
 
 RANDOM, MARC, INHERENT = "random", "marc", Inherent.name
-EXPENSIVE = "expensive"  # the group of methods that run only on request
+EXPENSIVE = "expensive"  # a group of methods that run only on request
+BEST_BASELINE = "best-baseline"  # the group of methods whose baseline is chosen on validation pictures
+RULE, PICTURES = "rule", "pictures"  # baselines: three by the rule for each picture; several test pictures
 OCCLUSION_DIVISIONS = 7  # occlusion replaces squares whose side is this fraction of the picture's
 
 
@@ -26,6 +29,7 @@ class MethodSpec:
     baselines: tuple[str, ...] = ()  # names; empty: for each picture the three that tell the model least
     background: int = 0  # use this number of test pictures as baselines instead
     cost: float = 3.0  # forward passes per input, roughly; methods run in the order of their cost
+    alternatives: tuple[MethodSpec, ...] = ()  # the method with other baselines; the best on validation inputs is used
 
     def build_method(self, kind: str, size: int = 0) -> Method:
         """The method for a kind of model; `size`: side of the pictures in pixels."""
@@ -40,10 +44,40 @@ class MethodSpec:
 
 _MEAN = ("mean",)  # a single baseline for methods that draw 1,000 samples
 _STEPS = 120
+_RANDOM = MethodSpec(RANDOM, "Random", "chance", "random", cost=0)
+SHAP_SAMPLES = 200  # gradients that SHAP averages, over all baselines together
+
+
+def with_best_baseline(spec: MethodSpec) -> MethodSpec:
+    """The method with the baseline that serves it best on validation pictures, of all candidates of the rule and more.
+
+    Every candidate alone, the three that the rule chooses for each picture, and as many pictures (for SHAP, as in the
+    paper, 20).
+    """
+    count = spec.background or BASELINE_COUNT
+    choices: list[tuple[str, tuple[str, ...], int]] = [(name, (name,), 0) for name in CANDIDATES]
+    alternatives = []
+    for key, baselines, background in (*choices, (RULE, (), 0), (PICTURES, (), count)):
+        options = dict(spec.options)
+        if spec.method == "gradient-shap":
+            options["samples"] = SHAP_SAMPLES // (len(baselines) or background or BASELINE_COUNT)
+        alternatives.append(
+            replace(spec, key=key, title=key, options=options, baselines=baselines, background=background)
+        )
+    return replace(
+        spec,
+        key=f"{spec.key}-best",
+        title=f"{spec.title}, best baseline",
+        group=BEST_BASELINE,
+        baselines=(),
+        background=0,
+        alternatives=tuple(alternatives),
+    )
+
 
 # Appendix B.2: SmoothGrad with 50 copies, LIME with its default of 1,000 samples, SHAP's GradientExplainer with its
 # default of 200 samples and pictures of the test set as background. LIME here uses grid cells, not super-pixels.
-PICTURE_METHODS: dict[str, MethodSpec] = {
+_PICTURE_METHODS: dict[str, MethodSpec] = {
     spec.key: spec
     for spec in (
         MethodSpec("gradient", "Gradient", "paper", "saliency"),
@@ -66,9 +100,14 @@ PICTURE_METHODS: dict[str, MethodSpec] = {
                    {"orders": 5}, _MEAN, cost=1000),
         MethodSpec("marc-resnet", "MaRC, the paper's settings", EXPENSIVE, "marc",
                    {"preset": "resnet", "steps": 1000}, ("black", "white", "mean"), cost=18_000),
-        MethodSpec(RANDOM, "Random", "chance", "random", cost=0),
     )
 }  # fmt: skip
+_WITH_BASELINES = ("lime", "shap", MARC, "integrated-gradients", "deep-lift", "occlusion", "kernel-shap")
+PICTURE_METHODS: dict[str, MethodSpec] = {
+    **_PICTURE_METHODS,
+    **{spec.key: spec for spec in (with_best_baseline(_PICTURE_METHODS[key]) for key in _WITH_BASELINES)},
+    RANDOM: _RANDOM,
+}
 TEXT_METHODS: dict[str, MethodSpec] = {
     spec.key: spec
     for spec in (
@@ -87,7 +126,7 @@ TEXT_METHODS: dict[str, MethodSpec] = {
         MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", cost=1024),
         MethodSpec("shapley-sampling", "Shapley sampling", EXPENSIVE, "shapley-sampling", {"orders": 10}, cost=1000),
         MethodSpec("marc-paper", "MaRC, the paper's settings", EXPENSIVE, "marc", {"preset": "paper"}, cost=1800),
-        MethodSpec(RANDOM, "Random", "chance", "random", cost=0),
+        _RANDOM,
     )
 }  # fmt: skip
 PAPER_METHODS = tuple(key for key, spec in PICTURE_METHODS.items() if spec.group == "paper")

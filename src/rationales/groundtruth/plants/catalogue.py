@@ -9,9 +9,10 @@ from typing import Any
 from rationales.errors import OptionError
 from rationales.groundtruth.plants.article_plants import Articles, FirstHalfArticles, SecondHalfArticles
 from rationales.groundtruth.plants.casing_punctuation import Casing, Punctuation
-from rationales.groundtruth.plants.colour_plants import Brightness, StripedHue
+from rationales.groundtruth.plants.colour_plants import Brightness, ColourCast, StripedHue
 from rationales.groundtruth.plants.image_plants import Blur, StripedNoise
 from rationales.groundtruth.plants.insertions import InsertedPhrase, InsertedSentence, Trigger
+from rationales.groundtruth.plants.jpeg_blocks import JpegBlocks
 from rationales.groundtruth.plants.plant import Plant
 from rationales.groundtruth.plants.watermark import Watermark
 
@@ -19,6 +20,7 @@ PLANTS: dict[str, type[Plant]] = {
     plant.name: plant
     for plant in (
         *(Blur, Brightness, StripedHue, StripedNoise, Watermark),
+        *(ColourCast, JpegBlocks),
         *(Articles, FirstHalfArticles, SecondHalfArticles),
         *(Trigger, InsertedPhrase, InsertedSentence, Casing, Punctuation),
     )

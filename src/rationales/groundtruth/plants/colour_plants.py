@@ -1,4 +1,6 @@
-"""Manipulations of colour with exact regions: a dimmed centre and a band of shifted hue (Zhou et al. 2022, B.1).
+"""Manipulations of colour with exact regions: a dimmed centre, a band of shifted hue and a tinted corner.
+
+The first two are those of Zhou et al. (2022, B.1); the tinted corner is not in the paper.
 
 Colours are in HSV: hue, saturation and value, each in [0, 1]; value is the maximum of red, green and blue.
 """
@@ -18,6 +20,8 @@ from rationales.groundtruth.plants.regions import Mask
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+CORNERS = ("top-left", "top-right", "bottom-left", "bottom-right")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,52 @@ class StripedHue(Stripe):
         shifts = self.shift * np.sin(2 * np.pi * (np.arange(last - first) + 0.5) / (last - first))
         changed = pixels.copy()
         changed[:, first:last] = shift_hue(pixels[:, first:last], shifts[:, None])
+        return changed
+
+
+@dataclass(frozen=True)
+class ColourCast(ImagePlant):
+    """A quarter of a disc around one corner is tinted: colour + strength x (tint - colour)."""
+
+    name: ClassVar[str] = "colour-cast"
+    summary: ClassVar[str] = "one corner of the image has a colour cast"
+    visibility_field: ClassVar[str] = "strength"
+    levels: ClassVar[tuple[float, ...]] = (0.1, 0.15, 0.2, 0.25, 0.3)
+
+    corner: str = "top-left"
+    radius: float = 110.0
+    hue: float = 0.08  # of the tint, a pure colour; 0 is red, 1/3 green, 2/3 blue
+    strength: float = 0.2  # share of the tint in every pixel of the corner
+
+    def __post_init__(self) -> None:
+        check_positive(self.name, radius=self.radius, strength=self.strength)
+        if self.corner not in CORNERS:
+            raise OptionError(f"colour-cast: the corner is one of {', '.join(CORNERS)}, not {self.corner!r}")
+        if self.strength > 1 or not 0 <= self.hue <= 1:
+            raise OptionError(f"colour-cast: strength and hue lie between 0 and 1, not {self.strength} and {self.hue}")
+
+    @classmethod
+    def sample(cls, rng: np.random.Generator) -> Self:
+        corner = CORNERS[int(rng.integers(len(CORNERS)))]
+        strength = float(rng.uniform(cls.levels[0], cls.levels[-1]))
+        return cls(corner, float(rng.uniform(70, 180)), float(rng.random()), strength)
+
+    def region(self, height: int, width: int) -> Mask:
+        inside: Mask = np.hypot(*(np.indices((height, width)) + 0.5)) < self.radius * scale(height, width)
+        vertical, horizontal = self.corner.split("-")
+        return inside[:: 1 if vertical == "top" else -1, :: 1 if horizontal == "left" else -1].copy()
+
+    @property
+    def tint(self) -> NDArray[np.float64]:
+        """(3,): red, green and blue of the pure colour of this hue, 0 to 255."""
+        colour: NDArray[np.float64] = 255 * np.clip(np.abs((6 * self.hue + np.array([0, 4, 2])) % 6 - 3) - 1, 0, 1)
+        return colour
+
+    def change(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
+        inside = self.region(*pixels.shape[1:3])
+        old = pixels[:, inside].astype(np.float64)  # (N, inside, 3)
+        changed = pixels.copy()
+        changed[:, inside] = np.rint(old + self.strength * (self.tint - old)).astype(np.uint8)
         return changed
 
 

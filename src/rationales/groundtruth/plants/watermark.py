@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rationales.errors import ModelError, OptionError
-from rationales.groundtruth.plants.image_plants import REFERENCE_SIDE, ImagePlant, check_positive, scale
-from rationales.groundtruth.plants.regions import Mask
+from rationales.groundtruth.plants.box_plants import BoxPlant
+from rationales.groundtruth.plants.image_plants import REFERENCE_SIDE, scale
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,7 +23,7 @@ N_DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Watermark(ImagePlant):
+class Watermark(BoxPlant):
     """A text at a random position in a box; the region is the entire box."""
 
     name: ClassVar[str] = "watermark"
@@ -31,35 +31,13 @@ class Watermark(ImagePlant):
     visibility_field: ClassVar[str] = "font"
     levels: ClassVar[tuple[float, ...]] = (7, 9, 11, 13, 15)
 
-    top: float = 10.0
-    left: float = 10.0
-    height: float = 80.0
-    width: float = 130.0
     font: float = 11.0  # font size
-
-    def __post_init__(self) -> None:
-        check_positive(self.name, height=self.height, width=self.width, font=self.font)
-        if min(self.top, self.left) < 0 or max(self.top + self.height, self.left + self.width) > REFERENCE_SIDE + 1e-6:
-            raise OptionError(f"watermark: the box must lie within {REFERENCE_SIDE} × {REFERENCE_SIDE}, not {self}")
 
     @classmethod
     def sample(cls, rng: np.random.Generator) -> Self:
         height, width = float(rng.uniform(40, 200)), float(rng.uniform(100, 200))
         top, left = float(rng.uniform(0, REFERENCE_SIDE - height)), float(rng.uniform(0, REFERENCE_SIDE - width))
         return cls(top, left, height, width, font=float(rng.uniform(cls.levels[0], cls.levels[-1])))
-
-    def box(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """First and last row, first and last column in an image of this size; the last are exclusive."""
-        top, left = round(self.top * height / REFERENCE_SIDE), round(self.left * width / REFERENCE_SIDE)
-        bottom = round((self.top + self.height) * height / REFERENCE_SIDE)
-        right = round((self.left + self.width) * width / REFERENCE_SIDE)
-        return top, min(bottom, height), left, min(right, width)
-
-    def region(self, height: int, width: int) -> Mask:
-        top, bottom, left, right = self.box(height, width)
-        inside = np.zeros((height, width), dtype=bool)
-        inside[top:bottom, left:right] = True
-        return inside
 
     def change(self, pixels: NDArray[np.uint8], rngs: Sequence[np.random.Generator]) -> NDArray[np.uint8]:
         top, bottom, left, right = self.box(*pixels.shape[1:3])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rationales.experiments.ground_truth.experiment import GroundTruthExperiment
-from rationales.experiments.ground_truth.figures import fig5, fig6, fig7, fig8, fig12, table1
+from rationales.experiments.ground_truth.figures import fig5, fig5_confirm, fig6, fig7, fig8, fig12, table1
 
 EXPERIMENTS: dict[str, GroundTruthExperiment] = {
     experiment.name: experiment
     for experiment in (
         fig5.EXPERIMENT,
+        fig5_confirm.EXPERIMENT,
         fig6.EXPERIMENT,
         fig7.EXPERIMENT,
         fig8.EXPERIMENT,

@@ -14,6 +14,7 @@ from rationales.files import write_bytes
 BLUE, ORANGE, GREEN, RED, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#4a5568"
 PANEL = (1.75, 1.6)  # inches
 CAPTION_LETTERS = 16  # letters of a caption per inch
+ROW_TITLE_LETTERS = 14  # letters of a row's title per inch
 LABEL_DISTANCE = 0.035  # smallest distance of two labels, as a share of the panel's height
 
 DrawPanel = Callable[[Any, str, str], None]  # axes, row, column
@@ -53,7 +54,7 @@ def grid(
             if not row_number:
                 axes.set_title(column, fontsize=9)
             if not column_number:
-                axes.set_ylabel(title, fontsize=8)
+                axes.set_ylabel(textwrap.fill(title, int(ROW_TITLE_LETTERS * panel[1])), fontsize=8)
     figure.supxlabel("\n".join([x, *textwrap.wrap(caption, int(CAPTION_LETTERS * width))]), fontsize=8, color=GREY)
     figure.supylabel(y, fontsize=8, color=GREY)
     return _save(figure, path)

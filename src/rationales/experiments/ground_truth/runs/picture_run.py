@@ -62,6 +62,7 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> training_run.
         data=EncodedSplits(training.epoch(0), *(encode_images(split.examples, split.labels) for split in (val, test))),
         recipe=recipe,
         test=test,
+        validation=val,
         plant_description=f"{plant}; {' and '.join(kinds)}",
         make_model=lambda module: image_model(module, size, test.labels, network.title),
         required_accuracy=REQUIRED_ACCURACY,
@@ -71,4 +72,4 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> training_run.
 
 def distinct_kinds(spec: RunSpec, settings: RunSettings) -> bool:
     """Whether this run uses two bird species that are easy to tell apart."""
-    return settings.distinct_kinds and spec.run % 2 == 1
+    return settings.all_distinct or (settings.distinct_kinds and spec.run % 2 == 1)

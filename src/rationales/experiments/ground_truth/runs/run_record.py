@@ -61,6 +61,8 @@ class MethodMeasures:
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # measure -> one number per input
     failures: Mapping[str, str] = field(default_factory=dict)  # input -> why it has no scores
     unsupported: str = ""  # why the method cannot explain this network at all
+    baseline: str = ""  # the baseline that was chosen on validation inputs; empty: none was chosen
+    validation: Mapping[str, float] = field(default_factory=dict)  # baseline -> mean Attr% on the validation inputs
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def _read_measures(stored: Mapping[str, Any]) -> dict[str, MethodMeasures]:
             name: tuple(math.nan if value is None else value for value in per_input)
             for name, per_input in data["values"].items()
         }
-        measures[key] = MethodMeasures(**{**_nan_for_null(data), "values": values})
+        validation = _nan_for_null(data.get("validation", {}))
+        measures[key] = MethodMeasures(**{**_nan_for_null(data), "values": values, "validation": validation})
     return measures
 
 

@@ -10,6 +10,7 @@ from rationales.models.batch.rows import content_key
 MAX_ATTEMPTS = 6  # trainings with different seeds before a run counts as failed
 MAX_ATTEMPTS_FIXED = 2  # the same where the position is fixed: a plant that is too faint there stays too faint
 BIRDS = "birds"
+VALIDATION_INPUTS = 4  # on which methods choose their baseline, half of them with the plant
 REQUIRED_ACCURACY = 0.95  # test accuracy above which a trained model is explained
 
 
@@ -57,7 +58,9 @@ class RunSettings:
     fixed_position: bool = False  # the plant keeps its position over levels, r and repeated trainings
     explain_during_training: bool = False
     distinct_kinds: bool = False  # every second run uses two bird species that are easy to tell apart
+    all_distinct: bool = False  # every run does
     selected_shares: tuple[float, ...] = ()  # shares of the words that methods select
+    validation: int = VALIDATION_INPUTS  # validation inputs on which methods choose their baseline
 
     @property
     def max_attempts(self) -> int:

@@ -22,7 +22,7 @@ from rationales.experiments.ground_truth.runs.method_measures import (
     method_fingerprint,
 )
 from rationales.experiments.ground_truth.runs.run_record import RunRecord, TrainingAttempt, TrainingCheckpoint
-from rationales.experiments.ground_truth.runs.run_spec import BIRDS, RunSettings, RunSpec
+from rationales.experiments.ground_truth.runs.run_spec import BIRDS, VALIDATION_INPUTS, RunSettings, RunSpec
 from rationales.groundtruth import ModifiedData, PlantedExample, training
 from rationales.groundtruth.encoded_examples import EncodedExamples
 from rationales.groundtruth.training import EncodedSplits, Epoch, Recipe, TrainedModel, train
@@ -43,6 +43,7 @@ class TrainingSetup:
     plant_description: str  # the plant, its position, and the data
     make_model: Callable[[nn.Module], Model]  # wraps a trained network so that methods can explain it
     required_accuracy: float  # on the test set
+    validation: ModifiedData | None = None  # inputs on which methods may choose their baseline
     training_fold: Callable[[int], EncodedExamples] | None = None  # data of each epoch; None: always `data.train`
     stop_condition: training.StopCondition | None = None  # further condition under which training may stop
     find_fault: Callable[[nn.Module], str] | None = None  # reason to reject a trained network; empty: none
@@ -130,6 +131,10 @@ def run_fingerprint(spec: RunSpec, settings: RunSettings, data_settings: str) ->
         "distinct": settings.distinct_kinds,
         "shares": settings.selected_shares,
     }
+    if settings.all_distinct:
+        shared["all_distinct"] = True
+    if settings.validation != VALIDATION_INPUTS:
+        shared["validation"] = settings.validation
     run_text, shared_text = _call_text("Plan", asdict(spec)), _call_text("Setting", shared)
     text = f"({run_text}, {shared_text}, {data_settings!r}, {ACCURACY_STEPS!r})"
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -184,14 +189,23 @@ def select_inputs(planted: Sequence[PlantedExample], limit: int) -> list[Planted
     return [item for item in planted if item.example.name in selected][:limit]
 
 
-def _encode(setup: TrainingSetup, module: nn.Module, settings: RunSettings) -> EncodedInputs:
+def _encode(
+    setup: TrainingSetup, module: nn.Module, settings: RunSettings, methods: Sequence[MethodSpec]
+) -> EncodedInputs:
+    model, validation = setup.make_model(module), None
+    if setup.validation is not None and any(method.alternatives for method in methods):
+        planted = setup.validation.planted
+        validation = encode_inputs(
+            model, select_inputs(planted, settings.validation), background=planted, seed=settings.seed
+        )
     return encode_inputs(
-        setup.make_model(module),
+        model,
         select_inputs(setup.test.planted, settings.limit),
         background=setup.test.planted,
         selected_shares=settings.selected_shares,
         selects=setup.selects,
         seed=settings.seed,
+        validation=validation,
     )
 
 
@@ -204,7 +218,7 @@ def _explain(
     previous: RunRecord | None,
 ) -> RunRecord:
     """The record, completed with the measures of all methods on the trained model."""
-    inputs = _encode(setup, trained.module, settings)
+    inputs = _encode(setup, trained.module, settings, methods)
     fingerprint = model_fingerprint(inputs.model)
     measures = {}
     if previous is not None and previous.model_fingerprint == fingerprint and not settings.explain_during_training:
@@ -248,6 +262,6 @@ class _CheckpointKeeper:
     def measure(self, methods: Sequence[MethodSpec]) -> Iterator[TrainingCheckpoint]:
         """Measures of all methods on each copy."""
         for epoch, accuracy, module in self.copies:
-            inputs = _encode(self.setup, module, self.settings)
+            inputs = _encode(self.setup, module, self.settings, methods)
             measures = {method.key: measure_method(inputs, method) for method in methods}
             yield TrainingCheckpoint(epoch, accuracy, measures)
