@@ -29,7 +29,7 @@ from rationales.masks.instant.training import TrainSettings, ValidationResult, t
 from rationales.masks.objective import Problem
 from rationales.masks.optimize import optimize
 from rationales.masks.optimizer import losses
-from rationales.masks.settings import DEFAULT, MaskSettings
+from rationales.masks.settings import CLAUSES, MaskSettings
 from rationales.models.text.model import TextModel
 from rationales.models.text.units import sentences
 
@@ -70,7 +70,7 @@ def main() -> None:
         f"{len(texts)} texts of {lengths.min()} to {lengths.max()} words, {lengths.mean():.0f} on average", flush=True
     )
     how = replace(TrainSettings(steps=args.steps, minutes=args.minutes, inputs=64, seed=args.seed), **args.train)
-    masker = train(model, texts, how, replace(DEFAULT, **args.objective), on_validation=_print_progress)
+    masker = train(model, texts, how, replace(CLAUSES, **args.objective), on_validation=_print_progress)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     masker.save(args.out, args.half)
     weights = sum(parameter.numel() for parameter in masker.network.parameters())

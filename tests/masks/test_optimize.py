@@ -214,7 +214,7 @@ class TestResult:
     def test_a_field_whose_sigmoids_are_equal_keeps_its_values(self):
         """In single precision the sigmoids of 20 and 30 are both 1; the field is not computed from them."""
         field, real = torch.tensor([[20.0, 30.0, -40.0]]), torch.ones(1, 3, dtype=torch.bool)
-        result = MaskResult(field, real, [1], ["steps"], field, field, [0.0])
+        result = MaskResult(field, real, [1], ["steps"], field, field, [0.0], torch.zeros_like(field))
         assert result.keep.tolist() == [[1.0, 1.0, pytest.approx(0.0)]]
         assert result.field.tolist() == [[20.0, 30.0, -40.0]]
         limits = torch.logit(torch.tensor([1.0, 1.0, 0.0]), eps=1e-7)
@@ -227,7 +227,7 @@ class TestResult:
             batch = model.batch(model.encode([TextInput("The bread wasn't bad at all!")]))
             field = torch.linspace(13, 13.1, batch.size[1])[None]
             assert len(field.sigmoid().unique()) < field.shape[1] == 7
-            result = MaskResult(field, batch.rows.real, [1], ["steps"], field, field, [0.0])
+            result = MaskResult(field, batch.rows.real, [1], ["steps"], field, field, [0.0], torch.zeros_like(field))
             monkeypatch.setattr("rationales.methods.marc.optimize", lambda *_: result)
             scores = build("marc", {"mask_weight": 1.0}).scores(batch, torch.tensor([0])).scores[0]
         assert (scores.diff() > 0).all()

@@ -83,11 +83,11 @@ def collect(
     method_key = f"{entry.method.name} {sorted(asdict(entry.method).items())!r}"
     if method_key not in examples.row_scores:
         examples.row_scores[method_key] = _scores(settings, examples, entry.method, progress)
-    raw_scores = blend(examples.batch, examples.encoded, examples.row_scores[method_key], entry.smooth)
+    raw_scores = blend(examples.batch, examples.encoded, examples.row_scores[method_key], entry.smooth, entry.shape)
     row.raw_scores += raw_scores
     for example, encoded, raw in zip(examples.examples, examples.encoded, raw_scores, strict=True):
         if model.kind == "text":
-            scores = raw.scores
+            scores = raw.scores if raw.span_scores is None else raw.span_scores
             if scores is not None and not judged_on_units(protocol, example):
                 scores = word_scores(example.text, example.pair, encoded.units, scores)
             row.compared_scores.append(scores)

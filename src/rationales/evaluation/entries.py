@@ -12,6 +12,7 @@ from rationales.evaluation.protocols import Protocol, find_protocol
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.methods import Method, resolve_method
 from rationales.options import check_option
+from rationales.pipeline.scoring import SHAPES
 from rationales.rationale import Rule
 
 RANDOM = "random"
@@ -34,6 +35,7 @@ class MethodEntry:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     smooth: float | _TableDefault | None = TABLE_DEFAULT
+    shape: str | None = None  # of the rationale, for agreement with people: clauses or none; None: as the method does
     title: str = ""
     method: Method | None = None  # a method object in place of a name and options
 
@@ -45,6 +47,7 @@ class ResolvedEntry:
     title: str
     method: Method
     smooth: float | None
+    shape: str | None = None
 
 
 def resolve_entries(
@@ -111,5 +114,8 @@ def _resolve(entry: MethodEntry, smooth: float | None, kind: str) -> ResolvedEnt
     method = resolve_method(entry.method or entry.name, entry.options, kind)
     settings = [f"{name}={value}" for name, value in entry.options.items()]
     settings += [f"smooth {width:g}"] if width is not None else []
+    if entry.shape is not None:
+        check_option("shape", entry.shape, "str", SHAPES)
+        settings.append(f"shape {entry.shape}")
     title = f"{entry.name} ({', '.join(settings)})" if settings else entry.name
-    return ResolvedEntry(entry.title or title, method, width)
+    return ResolvedEntry(entry.title or title, method, width, entry.shape)

@@ -100,6 +100,7 @@ class MaskResult:
     w: Tensor  # (M, s)
     sigma: Tensor  # (M, s)
     movement: list[float]  # per input, see `movement`
+    anchor: Tensor  # (M, n), see OptimizerState
 
     @property
     def keep(self) -> Tensor:
@@ -157,7 +158,9 @@ def optimize(
         batch.budget = active_batch.budget
     movements = movement(batch, settings, full_state)
     real = mask_rows(batch.rows.real, batch)
-    return MaskResult(full_state.result, real, steps, stop, full_state.w, full_state.sigma, movements)
+    return MaskResult(
+        full_state.result, real, steps, stop, full_state.w, full_state.sigma, movements, full_state.anchor
+    )
 
 
 def movement(batch: Batch, settings: MaskSettings, state: OptimizerState) -> list[float]:

@@ -39,7 +39,7 @@ class OptimizerState:
     memory: Tensor  # (M,) value stored by the stopping rule
     accepted: Tensor  # (M,) a stopping rule has accepted this mask
     result: Tensor  # (M, n) logit of keep when it was accepted
-    anchor: Tensor  # (M, n) the smoothed warm-up gradient; 0 before and without a warm-up
+    anchor: Tensor  # (M, n) the warm-up gradient, for a Gaussian field smoothed; 0 before and without a warm-up
 
     @classmethod
     def start(
@@ -139,7 +139,9 @@ def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anc
     """(M, n): Eq. 5, or w alone; with an `anchor` (M, n) the sum of the standardised field and the weighted anchor."""
     power = 1 if settings.kernel == "sigma" else 2
     z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell)
-    return z if anchor is None or settings.anchor == 0 else scaled(z, batch) + settings.anchor * anchor
+    if anchor is None or settings.anchor == 0 or settings.field == "free":
+        return z
+    return scaled(z, batch) + settings.anchor * anchor
 
 
 def keep_logit(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anchor: Tensor | None = None) -> Tensor:
@@ -180,7 +182,9 @@ def _warmup_step(
     real = sources(batch, settings.cell)
     start = torch.where(real, -settings.warmup_scale * total / _root_mean_square(total, batch, real), 0.0)
     anchor = state.anchor
-    if settings.anchor:
+    if settings.anchor and settings.field == "free":  # for the spans alone, see postprocess.span_order
+        anchor = torch.where(last, scaled(start, batch), anchor)
+    elif settings.anchor:
         anchor_sigma = bounded_sigma(batch, settings, torch.full_like(start, settings.anchor_sigma))
         smoothed = field_of(batch, settings, start, anchor_sigma)
         # no anchor in a sentence, where single words count

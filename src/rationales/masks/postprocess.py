@@ -3,15 +3,18 @@
 In a long input, units among high values rank above units that stand alone, since people mark clauses where a model
 needs two of their words (`shrink`, `halo`, `closing`). In a short input, or without these options, every unit ranks by
 its value. The size of the rationale is the one of lowest loss (Eq. 8) among those that suffice.
+
+With `shape=spans` the two are kept apart: scores are those of single words, and the rationale consists of single words
+or of spans, whichever has the lower loss with a penalty for each span (`words_and_spans`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import max_pool1d, pad
+from torch.nn.functional import max_pool1d, pad, softplus
 
 from rationales.masks.field import smooth
 from rationales.masks.objective import (
@@ -25,7 +28,7 @@ from rationales.masks.objective import (
     sufficiency_term,
     unit_count,
 )
-from rationales.masks.settings import MaskSettings
+from rationales.masks.settings import DEFAULT, MaskSettings
 from rationales.models.batch import Batch
 
 # Shares of the units that a rationale may have; at least one unit or `MIN_SIZE`, whichever is smaller.
@@ -43,6 +46,9 @@ LINEAR_RANGE, COMPRESSED_RANGE = 10.0, 4.0  # see `_compressed`
 CUT_SOFTNESS = 0.1  # softness of the edge at which a rationale is cut, in standard deviations
 SHRINK_STRENGTH = 0.98  # of values below the threshold; below 1, so that their order is kept
 CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the order inside a gap is kept
+SCORE_POWER = 2.0  # of a word's positive value relative to the highest, in scores word by word
+SOFTPLUS_SLOPE = 3.0  # of the function that makes values positive before the power; negative values keep their order
+SPAN_PENALTY = 0.02  # added to the loss for each span of a rationale, when words are compared with spans
 LOSS_SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one is selected
 
 
@@ -64,6 +70,93 @@ def final_scores(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings
         shaping = clause_shaping(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
         soft = UNIT_EDGE + (CLAUSE_EDGE - UNIT_EDGE) * shaping
         return torch.sigmoid(_compressed((order - q) / (soft * deviation)))
+
+
+def words_and_spans(
+    z: Tensor, anchor: Tensor, batch: Batch, target: Tensor, settings: MaskSettings
+) -> tuple[Tensor, Tensor]:
+    """(M, n) fields and warm-up gradients -> (M, n) scores of single words, and of spans; both in [0, 1].
+
+    Span scores above 0.5 are the rationale. For each input they are those of its single words, or of its clauses: the
+    rationale with the lower loss, where each span counts `SPAN_PENALTY`.
+    """
+    with torch.no_grad():
+        by_word = replace(settings, halo=0.0, shrink=0.0, closing=0, anchor=0.0)
+        words = _Candidate.of(scaled(z, batch), batch, target, by_word)
+        scores = word_scores(words.order, batch)
+        if not clause_shaping(batch, settings).any():
+            return scores, words.scores
+        spans = _Candidate.of(span_order(z, anchor, batch, settings), batch, target, settings)
+        use_words = (words.loss <= spans.loss)[mask_rows(batch.rows.input, batch)][:, None]
+        return scores, torch.where(use_words, words.scores, spans.scores)
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """The rationale that an order of the units leads to."""
+
+    order: Tensor  # (M, n)
+    scores: Tensor  # (M, n) above 0.5 in the rationale
+    loss: Tensor  # (I,) with a penalty for each span
+
+    @classmethod
+    def of(cls, order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> _Candidate:
+        choice = best_size(order, batch, target, settings)
+        group = row_groups(batch)[: batch.masks]
+        q, deviation = (
+            value[group][:, None]
+            for value in edge(order, batch, choice.size.repeat_interleave(batch.views), CUT_SOFTNESS)
+        )
+        shaping = clause_shaping(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
+        soft = UNIT_EDGE + (CLAUSE_EDGE - UNIT_EDGE) * shaping
+        loss = choice.loss + SPAN_PENALTY * span_count(order > q, batch)
+        return cls(order, torch.sigmoid(_compressed((order - q) / (soft * deviation))), loss)
+
+
+def word_scores(order: Tensor, batch: Batch) -> Tensor:
+    """(M, n) standardised values -> (M, n) scores in (0, 1]: positive values relative to the highest, squared.
+
+    Squares, because evidence adds up: many words of little value would else outweigh the few that decide.
+    """
+    positive = softplus(order, beta=SOFTPLUS_SLOPE, threshold=1e6)
+    real, mask_input = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.input, batch)
+    largest = torch.zeros(batch.inputs, device=order.device, dtype=order.dtype)
+    largest = largest.scatter_reduce(0, mask_input, torch.where(real, positive, 0.0).amax(1), "amax")
+    return (positive / largest.clamp(min=1e-12)[mask_input][:, None]) ** SCORE_POWER
+
+
+def span_order(z: Tensor, anchor: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
+    """(M, n): values by which units are ranked as parts of spans; in a short input those of single words.
+
+    The field is smoothed over neighbouring units, the warm-up gradient is added, smoothed over more of them, and
+    clauses are shaped (`unit_order`).
+    """
+    longness = (1 - shortness(batch))[mask_rows(batch.rows.input, batch)][:, None]
+    standardized = scaled(z, batch)
+
+    def smoothed(values: Tensor, sigma: float) -> Tensor:
+        return scaled(smooth(values[batch.rows.mask], batch, sigma)[: batch.masks], batch)
+
+    spread = smoothed(standardized, settings.span_sigma) + settings.anchor * smoothed(anchor, settings.anchor_sigma)
+    return unit_order(standardized + longness * (spread - standardized), batch, settings)
+
+
+def clause_scores(scores: Tensor, batch: Batch) -> Tensor:
+    """(S, n) scores of any method -> (S, n): shaped by clauses as MaRC's spans are; not in short inputs."""
+    with torch.no_grad():
+        mean = torch.zeros_like(scores[: batch.masks]).index_add(0, batch.rows.mask, scores) / batch.views
+        return unit_order(mean, batch, DEFAULT)[batch.rows.mask]
+
+
+def span_count(selected: Tensor, batch: Batch) -> Tensor:
+    """(M, n) booleans -> (I,): number of connected runs of selected units of an input; segments are blended."""
+    real = mask_rows(batch.rows.real, batch)
+    chosen = selected & real
+    first = chosen.clone()
+    first[:, 1:] &= ~chosen[:, :-1]
+    weight = first * mask_rows(batch.rows.blend, batch) * batch.views
+    count = torch.zeros(batch.inputs, device=selected.device, dtype=batch.dtype)
+    return count.index_add(0, mask_rows(batch.rows.input, batch), weight.sum(1).to(batch.dtype))
 
 
 def clause_shaping(batch: Batch, settings: MaskSettings) -> Tensor:
@@ -130,6 +223,7 @@ class SizeChoice:
     size: Tensor  # share of the units
     sufficient: Tensor  # bool: the rationale suffices, and its complement has less than the full probability
     probability: Tensor  # of the target in the rationale of that size
+    loss: Tensor  # Eq. 8 of that size, without a floor of the complement's score
 
 
 def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> SizeChoice:
@@ -146,16 +240,17 @@ def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSetting
     kept, left, full, empty = _probabilities(order, batch, target, candidates)
     floored = torch.maximum(squeeze(left), settings.complement_floor * shortness(batch) * squeeze(empty))
     floored = torch.maximum(floored, LOST_TARGET_SHARE * (1 - clause_shaping(batch, settings)) * squeeze(full))
-    loss = settings.sufficiency * sufficiency_term(squeeze(kept))
+    loss = settings.sufficiency * sufficiency_term(squeeze(kept)) + settings.sparsity * candidates.square()
+    plain_loss = loss + settings.complement * complement_term(squeeze(left), settings.complement_form)
     loss = loss + settings.complement * complement_term(floored, settings.complement_form)
-    loss = loss + settings.sparsity * candidates.square()
     enough = kept >= _required_probability(full, empty)
     consistent = enough & (left < full)
     enough = torch.where(consistent.any(0), consistent, enough)
     loss = torch.where(enough, loss, torch.inf)
     smallest = (loss <= loss.amin(0) + LOSS_SLACK).to(torch.uint8).argmax(0)  # the first is the smallest
     best = torch.where(enough.any(0), smallest, kept.argmax(0))[None]
-    return SizeChoice(candidates.gather(0, best)[0], consistent.any(0), kept.gather(0, best)[0])
+    size, probability, best_loss = (values.gather(0, best)[0] for values in (candidates, kept, plain_loss))
+    return SizeChoice(size, consistent.any(0), probability, best_loss)
 
 
 def _probabilities(

@@ -15,7 +15,7 @@ NON_NEGATIVE = (  # options that may be 0: the term is left out, or the value is
 )
 POSITIVE = (
     *("steps", "learning_rate", "min_sigma", "softness", "level_power", "warmup_scale"),
-    *("anchor_sigma", "halo_sigma"),
+    *("anchor_sigma", "halo_sigma", "span_sigma"),
 )
 OVERLAP = 2.5  # initial sigma in cells: the kernel's value at the next cell is exp(-1 / OVERLAP), two thirds
 
@@ -33,7 +33,7 @@ class MaskSettings:
     initial_sigma: float = option(1.5, "initial sigma, in units of distance; 0, on a grid: derived from the cell size")
     min_sigma: float = option(0.1, "lower bound of sigma")
     max_sigma_share: float = option(0.125, "upper bound of sigma: share of a segment's units, at least 1; 0: no bound")
-    field: str = option("gaussian", "how w becomes keep: Gaussian field, or each unit by itself", "gaussian", "free")
+    field: str = option("free", "how w becomes keep: Gaussian field, or each unit by itself", "gaussian", "free")
     cell: int = option(
         1, "on a grid: side in pixels of the cell that shares one w and one sigma; 0: 14 cells along the longer side"
     )
@@ -63,8 +63,16 @@ class MaskSettings:
     softness: float = option(0.6, "at a drawn size: softness of the mask's edge, in standard deviations of the field")
     warmup_steps: int = option(20, "first steps, which only collect the gradient that w then starts from")
     warmup_scale: float = option(1.0, "standard deviation of w after the warm-up")
+    shape: str = option(
+        "spans",
+        "what halo, shrink and closing shape: the spans of the rationale, beside scores word by word, or the scores",
+        "spans",
+        "scores",
+    )
+    span_sigma: float = option(1.5, "with shape=spans: sigma that the field is smoothed with before spans are shaped")
     anchor: float = option(
-        2.0, "weight of the smoothed warm-up gradient that is added to the optimised field; 0 leaves it out"
+        2.0,
+        "weight of the smoothed warm-up gradient beside the field: in spans, or in a Gaussian field itself; 0: none",
     )
     anchor_sigma: float = option(4.0, "sigma of that smoothing, in units of distance")
     halo: float = option(
@@ -107,10 +115,21 @@ class MaskSettings:
 
 DEFAULT = MaskSettings()
 _UNSHAPED = replace(DEFAULT, anchor=0.0, halo=0.0, shrink=0.0, closing=0)
-# Every word by itself at any length: the words that decide, not what people would mark around them (docs/marc.md).
-WORDS = replace(_UNSHAPED, field="free")
+# The words that decide, at any length, and no spans around them (docs/marc.md).
+WORDS = _UNSHAPED
+# One Gaussian field for the scores and the rationale, shaped as people mark clauses.
+CLAUSES = replace(DEFAULT, field="gaussian", shape="scores")
 # One mask, whose size the sparsity term decides, from a uniform start, as in the paper.
-_MASK_LOSS = replace(_UNSHAPED, mask_weight=1.0, level_weight=0.0, level_form="log", softness=0.3, warmup_steps=0)
+_MASK_LOSS = replace(
+    _UNSHAPED,
+    field="gaussian",
+    shape="scores",
+    mask_weight=1.0,
+    level_weight=0.0,
+    level_form="log",
+    softness=0.3,
+    warmup_steps=0,
+)
 ONE_MASK = replace(_MASK_LOSS, steps=80, stop="plateau", learning_rate=0.1, initial_w=1.2, initial_sigma=2.0)
 # Appendix A.1; where the appendix is silent, as in the published results.
 _PUBLISHED = replace(ONE_MASK, max_sigma_share=0.0, complement_floor=0.0, precision="full")
@@ -130,7 +149,7 @@ IMAGE = replace(_FEW_STEPS, sparsity=1.0, neighbour_weight=0.0, mask_weight=0.3,
 AUDIO = replace(ONE_MASK, complement_floor=0.0, initial_sigma=3.0, noise=0.0)
 SPECTROGRAM = replace(AUDIO, cell=4, initial_w=0.5, initial_sigma=6.0, max_sigma_share=0.0)
 PRESETS = {
-    "text": {"default": DEFAULT, "words": WORDS, "paper": PAPER},
+    "text": {"default": DEFAULT, "words": WORDS, "clauses": CLAUSES, "paper": PAPER},
     "image": {"default": IMAGE, "resnet": RESNET, "vit": VIT},
     "audio": {"default": AUDIO},
     "spectrogram": {"default": SPECTROGRAM},

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, fast_precision, optimize
-from rationales.masks.postprocess import final_scores
+from rationales.masks.postprocess import final_scores, words_and_spans
 from rationales.masks.settings import PRESETS, MaskSettings
 from rationales.masks.sharpen import sharpen
 from rationales.methods.method import Attribution, Method, Presets, Progress
@@ -40,10 +40,17 @@ class Marc(MaskSettings, Method):
         if self.level_weight:  # the field is optimised for every size: select the one that suffices
             fast_batch, _ = fast_precision(batch, self)
             z, size = result.bounded_field, None
+            if batch.grid is None and self.shape == "spans":
+                scores, spans = words_and_spans(z, result.anchor, fast_batch, target, self)
+                keep = spans * result.real
+                notes = self._notes(batch, keep, result)
+                scores, spans = ((values * result.real)[batch.rows.mask] for values in (scores, spans))
+                return Attribution(scores, steps, result.stop, notes, spans)
             if batch.grid is not None:
                 z, size, steps = sharpen(z, fast_batch, target, self, result)
             keep = final_scores(z, fast_batch, target, self, size) * result.real
-        return Attribution(keep[batch.rows.mask], steps, result.stop, self._notes(batch, keep, result))
+        notes = self._notes(batch, keep, result)
+        return Attribution(keep[batch.rows.mask], steps, result.stop, notes)
 
     def _notes(self, batch: Batch, keep: Tensor, result: MaskResult) -> list[list[Note]]:
         """Notes per input about an optimisation that failed, and what to change."""

@@ -24,6 +24,7 @@ class Attribution:
     steps: list[int] = field(default_factory=list)  # per input; empty: the method has no steps
     stop: list[str] = field(default_factory=list)
     notes: list[list[Note]] = field(default_factory=list)
+    span_scores: Tensor | None = None  # (S, n) scores that the rationale is selected by; None: by `scores`
 
 
 @dataclass(frozen=True)

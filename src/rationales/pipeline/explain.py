@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from rationales.errors import InputError, OptionError
-from rationales.masks.field import smooth as smooth_scores
 from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
@@ -25,7 +24,7 @@ from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
 from rationales.pipeline import scoring, selection
-from rationales.pipeline.scoring import first_nonfinite, open_batch, run_method
+from rationales.pipeline.scoring import SHAPES, first_nonfinite, open_batch, run_method, shaped_scores
 from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
@@ -43,6 +42,7 @@ class _Request:
     rivals: Sequence[int] | None  # the class that each target is set against
     seed: int
     smooth: float | None
+    shape: str | None
     snap: bool
     rule: Rule | None  # the user's selection in place of the method's
     curve: bool
@@ -58,6 +58,8 @@ class _Request:
         options = {option.name: getattr(self.method, option.name) for option in fields(self.method)}
         if self.smooth is not None:
             options["smooth"] = self.smooth
+        if self.shape is not None:
+            options["shape"] = self.shape
         return options if self.snap else options | {"snap": False}
 
 
@@ -89,6 +91,7 @@ def explain(
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    shape: str | None = ...,
     snap: bool = ...,
     threshold: float | None = ...,
     share: float | None = ...,
@@ -110,6 +113,7 @@ def explain(
     seed: int = ...,
     options: Mapping[str, Any] | None = ...,
     smooth: float | None = ...,
+    shape: str | None = ...,
     snap: bool = ...,
     threshold: float | None = ...,
     share: float | None = ...,
@@ -130,6 +134,7 @@ def explain(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     smooth: float | None = None,
+    shape: str | None = None,
     snap: bool = True,
     threshold: float | None = None,
     share: float | None = None,
@@ -147,8 +152,10 @@ def explain(
     each input; by default what the model predicts. `against`: another label, or one for each input: why the target
     rather than this one; explained is then logit(target) - logit(against) alone. `method`: a name, or a
     method object of your own (`rationales.Method`). `options`: those of a method given by name. `smooth`:
-    width of a Gaussian over neighbouring units, for any method. `snap`: spans of words that cut a phrase are moved by a
-    word or two where the model does not mind; scores stay as they are. `threshold`, `share` or `top`: which units make
+    width of a Gaussian over neighbouring units, for any method. `shape`: "clauses" selects the rationale in spans, as
+    people mark clauses, also for a method that scores single words; "none" selects it by the scores alone. `snap`:
+    spans that cut a phrase are moved by a word or two where the model does not mind; scores stay as they are.
+    `threshold`, `share` or `top`: which units make
     the rationale (score above it, that share of all units, that many), in place of the method's own rule; the
     probabilities are those of this selection. `curve`: also ask the model about selections of other sizes
     (`Rationale.curve`). `progress` is called with the share done, from 0 to 1.
@@ -164,6 +171,8 @@ def explain(
         check_option("smooth", smooth, "float", ())
     if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
+    if shape is not None:
+        check_option("shape", shape, "str", SHAPES)
     check_option("snap", snap, "bool", ())
     request = _Request(
         method=resolve_method(method, options, model.kind),
@@ -171,6 +180,7 @@ def explain(
         rivals=scoring.rival_numbers(model, against, len(raw_inputs)),
         seed=whole_number("the seed", seed),
         smooth=smooth,
+        shape=shape,
         snap=snap,
         rule=_requested_rule(threshold, share, top),
         curve=curve,
@@ -227,20 +237,21 @@ def _score(
         question = batch.contrasted(target, against)
         question_target, question_full = torch.full_like(target, CHOSEN), question.predict()
     attribution = run_method(question, request.method, question_target, progress)
-    row_scores = attribution.scores
-    if request.smooth is not None:
-        row_scores = smooth_scores(row_scores, batch, request.smooth)
+    row_scores, row_span_scores = shaped_scores(batch, attribution, request.smooth, request.shape)
     scores = [values.float().cpu() for values in batch.gather(row_scores)]
     _check_scores(scores, titles, request.method)
+    span_scores = scores
+    if row_span_scores is not None and request.rule is None:
+        span_scores = [values.float().cpu() for values in batch.gather(row_span_scores)]
     if request.rule is None:
-        rules = choose_rules(question, request.method.rules, scores, question_target, question_full)
+        rules = choose_rules(question, request.method.rules, span_scores, question_target, question_full)
     else:
         rules = [request.rule] * batch.inputs
     by_rule = [rule.select(values.numpy()) for rule, values in zip(rules, scores, strict=True)]
-    selected = by_rule
+    selected = [rule.select(values.numpy()) for rule, values in zip(rules, span_scores, strict=True)]
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
         words, values = [text.units for text in encoded], [unit_scores.numpy() for unit_scores in scores]
-        selected = snap_selections(question, question_target, question_full, words, values, by_rule)
+        selected = snap_selections(question, question_target, question_full, words, values, selected)
     keep = batch.spread([torch.from_numpy(units).float() for units in selected])
     predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
     probabilities = dict(

@@ -15,9 +15,13 @@ import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
+from rationales.masks.field import smooth as smooth_scores
+from rationales.masks.postprocess import clause_scores
 from rationales.methods.method import Attribution, Method
 from rationales.models.batch import Batch
 from rationales.models.model import Model
+
+SHAPES = ("clauses", "none")  # of the rationale
 
 
 def lists_inputs(inputs: Any) -> bool:
@@ -104,7 +108,27 @@ def run_method(
     if "gradients" in method.needs:
         batch.check_gradients()
     attribution = method.scores(batch, target, progress)
-    return replace(attribution, scores=attribution.scores.detach())
+    spans = None if attribution.span_scores is None else attribution.span_scores.detach()
+    return replace(attribution, scores=attribution.scores.detach(), span_scores=spans)
+
+
+def shaped_scores(
+    batch: Batch, attribution: Attribution, smooth: float | None = None, shape: str | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """(S, n) twice: the scores of units, and the scores that a rationale is selected by where they are others.
+
+    `smooth`: width of a Gaussian over neighbouring units, for both. `shape`: one of `SHAPES`, or None, as the method
+    does it.
+    """
+    scores, span_scores = attribution.scores, attribution.span_scores
+    if smooth is not None:
+        scores = smooth_scores(scores, batch, smooth)
+        span_scores = None if span_scores is None else smooth_scores(span_scores, batch, smooth)
+    if shape == "none":
+        return scores, None
+    if shape == "clauses" and span_scores is None and batch.grid is None:
+        span_scores = clause_scores(scores, batch)
+    return scores, span_scores
 
 
 def first_nonfinite(values: Tensor) -> int | None:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from rationales.masks.field import smooth as smooth_scores
-from rationales.methods import Method
+from rationales.methods import Attribution, Method
 from rationales.models.batch import Batch
 from rationales.models.image.model import EncodedImage
 from rationales.models.model import Model
-from rationales.pipeline.scoring import open_batch, run_method
+from rationales.pipeline.scoring import open_batch, run_method, shaped_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,7 @@ class RawScores:
     scores: np.ndarray | None
     seconds: float
     failure: str = ""
+    span_scores: np.ndarray | None = None  # that the rationale is selected by, where these are others
 
 
 def predict(model: Model, encoded: Sequence[Any]) -> np.ndarray:
@@ -48,14 +49,15 @@ def attribute(
     *,
     seed: int = 0,
     smooth: float | None = None,
+    shape: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[RawScores]:
-    """Score the units of inputs that `model.encode` gave, all together; `smooth` is a Gaussian over neighbours.
+    """Score the units of inputs that `model.encode` gave, all together; `smooth` and `shape` as `explain` takes them.
 
     An input for which the method finds no finite scores is reported as a failure; the others are unaffected.
     """
     rows = score_rows(model, encoded, method, targets, seed=seed, progress=progress)
-    return blend(model.batch(encoded, seed), encoded, rows, smooth)
+    return blend(model.batch(encoded, seed), encoded, rows, smooth, shape)
 
 
 def score_rows(
@@ -71,32 +73,60 @@ def score_rows(
     started = time.perf_counter()
     with open_batch(model, encoded, seed) as batch:
         target = torch.tensor(list(targets), device=batch.device)
-        row_scores = run_method(batch, method, target, progress).scores
-        mean = torch.zeros_like(row_scores[: batch.masks]).index_add(0, batch.rows.mask, row_scores) / batch.views
-        values = mean[batch.rows.real[: batch.masks]].float().cpu().numpy()
-        ends = np.cumsum(_units_per_input(batch))[:-1]
+        attribution = run_method(batch, method, target, progress)
+        scores = _by_input(batch, attribution.scores)
+        spans: Sequence[np.ndarray | None] = [None] * len(scores)
+        if attribution.span_scores is not None:
+            spans = _by_input(batch, attribution.span_scores)
     seconds = (time.perf_counter() - started) / len(encoded)
-    return [_checked_scores(input_scores, seconds, method.name) for input_scores in np.split(values, ends)]
+    pairs = zip(scores, spans, strict=True)
+    return [_checked_scores(values, seconds, method.name, span_values) for values, span_values in pairs]
 
 
 def blend(
-    batch: Batch, encoded: Sequence[Any], rows: Sequence[RawScores], smooth: float | None = None
+    batch: Batch,
+    encoded: Sequence[Any],
+    rows: Sequence[RawScores],
+    smooth: float | None = None,
+    shape: str | None = None,
 ) -> list[RawScores]:
-    """Scores of rows -> (units,) scores of each input of the batch, smoothed with this width first.
+    """Scores of rows -> (units,) scores of each input of the batch, smoothed and shaped first.
 
     The seconds stay those of the method, so that a table computed again from cached scores is the same.
     """
-    flat_scores = [
-        np.zeros(count, np.float32) if raw.scores is None else raw.scores
-        for raw, count in zip(rows, _units_per_input(batch), strict=True)
-    ]
     with torch.inference_mode(False), torch.no_grad():
-        mean = torch.zeros_like(batch.zeros()[: batch.masks])
-        mean[batch.rows.real[: batch.masks]] = torch.from_numpy(np.concatenate(flat_scores)).to(mean)
-        scores = mean[batch.rows.mask]
-        values = batch.gather(scores if smooth is None else smooth_scores(scores, batch, smooth))
-    units = [_pad_image(item, tensor.float().cpu().numpy()) for item, tensor in zip(encoded, values, strict=True)]
-    return [raw if raw.scores is None else replace(raw, scores=array) for raw, array in zip(rows, units, strict=True)]
+        row_scores = _to_rows(batch, [raw.scores for raw in rows])
+        row_spans = None
+        if any(raw.span_scores is not None for raw in rows):
+            row_spans = _to_rows(batch, [raw.scores if raw.span_scores is None else raw.span_scores for raw in rows])
+        row_scores, row_spans = shaped_scores(batch, Attribution(row_scores, span_scores=row_spans), smooth, shape)
+        values = batch.gather(row_scores)
+        span_values = [None] * len(values) if row_spans is None else batch.gather(row_spans)
+    blended = []
+    for item, raw, unit_scores, span_scores in zip(encoded, rows, values, span_values, strict=True):
+        if raw.scores is not None:
+            spans = None if span_scores is None else _pad_image(item, span_scores.float().cpu().numpy())
+            raw = replace(raw, scores=_pad_image(item, unit_scores.float().cpu().numpy()), span_scores=spans)
+        blended.append(raw)
+    return blended
+
+
+def _by_input(batch: Batch, row_scores: Tensor) -> list[np.ndarray]:
+    """(S, n) -> the scores of each input's rows, views averaged."""
+    mean = torch.zeros_like(row_scores[: batch.masks]).index_add(0, batch.rows.mask, row_scores) / batch.views
+    values = mean[batch.rows.real[: batch.masks]].float().cpu().numpy()
+    return np.split(values, np.cumsum(_units_per_input(batch))[:-1])
+
+
+def _to_rows(batch: Batch, scores: Sequence[np.ndarray | None]) -> Tensor:
+    """The reverse of `_by_input`; an input without scores gets zeros."""
+    flat_scores = [
+        np.zeros(count, np.float32) if values is None else values
+        for values, count in zip(scores, _units_per_input(batch), strict=True)
+    ]
+    mean = torch.zeros_like(batch.zeros()[: batch.masks])
+    mean[batch.rows.real[: batch.masks]] = torch.from_numpy(np.concatenate(flat_scores)).to(mean)
+    return mean[batch.rows.mask]
 
 
 def row_units(encoded: Any) -> int:
@@ -118,7 +148,7 @@ def _pad_image(encoded: Any, scores: np.ndarray) -> np.ndarray:
     return np.pad(scores, (0, encoded.real.numel() - len(scores))) if isinstance(encoded, EncodedImage) else scores
 
 
-def _checked_scores(scores: np.ndarray, seconds: float, method: str) -> RawScores:
-    if not np.isfinite(scores).all():
+def _checked_scores(scores: np.ndarray, seconds: float, method: str, span_scores: np.ndarray | None) -> RawScores:
+    if not np.isfinite(scores).all() or (span_scores is not None and not np.isfinite(span_scores).all()):
         return RawScores(None, seconds, f"{method} found no finite scores: gradients are NaN or infinite")
-    return RawScores(scores, seconds)
+    return RawScores(scores, seconds, span_scores=span_scores)

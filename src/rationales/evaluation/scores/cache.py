@@ -29,7 +29,7 @@ from rationales.models.image.model import EncodedImage, ImageModel
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 
-FORMAT = 2  # raised when entries would be misread
+FORMAT = 3  # raised when entries would be misread
 
 
 @dataclass(eq=False)
@@ -53,12 +53,14 @@ class Cache:
             with safe_open(self._path(key), framework="numpy") as file:
                 header = json.loads((file.metadata() or {})["entry"])
                 scores = file.get_tensor("scores")
+                span_scores = file.get_tensor("span_scores") if "span_scores" in file.keys() else None  # noqa: SIM118
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             return None
-        complete = header.get("key") == key and header.get("format") == FORMAT and scores.shape == (units,)
-        if not complete or not np.isfinite(scores).all():
+        arrays = [scores] if span_scores is None else [scores, span_scores]
+        complete = header.get("key") == key and header.get("format") == FORMAT
+        if not complete or any(array.shape != (units,) or not np.isfinite(array).all() for array in arrays):
             return None
-        return RawScores(scores, float(header.get("seconds", 0.0)))
+        return RawScores(scores, float(header.get("seconds", 0.0)), span_scores=span_scores)
 
     def put(self, key: str, entry: RawScores) -> None:
         """Store scores; failures are not stored. After a failed write nothing more is stored."""
@@ -68,7 +70,9 @@ class Cache:
             return
         path = self._path(key)
         header = json.dumps({"format": FORMAT, "key": key, "seconds": entry.seconds})
-        content = save({"scores": np.ascontiguousarray(entry.scores, np.float32)}, {"entry": header})
+        arrays = {"scores": entry.scores} | ({} if entry.span_scores is None else {"span_scores": entry.span_scores})
+        contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
+        content = save(contiguous, {"entry": header})
         try:
             path.parent.mkdir(exist_ok=True)
             write_bytes(path, content)

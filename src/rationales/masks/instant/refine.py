@@ -48,4 +48,4 @@ def refine(
         )
         field = keep_logit(batch, settings, w, sigma, anchor)
     stop = [IMPROVED if improved else UNCHANGED for improved in better.tolist()]
-    return MaskResult(field, result.real, result.steps, stop, w, sigma, result.movement)
+    return replace(result, field=field, stop=stop, w=w, sigma=sigma)

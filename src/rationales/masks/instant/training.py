@@ -25,7 +25,7 @@ from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict
 from rationales.masks.objective import Problem
 from rationales.masks.optimize import fast_precision
 from rationales.masks.optimizer import losses
-from rationales.masks.settings import DEFAULT, MaskSettings
+from rationales.masks.settings import CLAUSES, MaskSettings
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
 from rationales.models.text.model import TextModel
@@ -77,7 +77,7 @@ def train(
     model: TextModel,
     texts: Sequence[str | tuple[str, str]],
     settings: TrainSettings | None = None,
-    objective: MaskSettings = DEFAULT,
+    objective: MaskSettings = CLAUSES,
     progress: Callable[[float], None] | None = None,
     on_validation: Callable[[ValidationResult], None] | None = None,
 ) -> Masker:
