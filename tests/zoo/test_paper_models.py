@@ -16,10 +16,10 @@ import rationales
 from rationales.models import delta as deltas
 from rationales.models.delta import read_delta
 from rationales.models.text.filler_files import FILLERS, load_filler
-from zoo.paper_models import classifiers, train
+from zoo.paper_models import classifiers, report, train
 from zoo.paper_models.cloze import Special, cloze_figures
 from zoo.paper_models.delta_files import low_rank_change, save_delta, state_of
-from zoo.paper_models.fillers import fresh_filler, mask_tokens, open_filler
+from zoo.paper_models.fillers import UNSEEN, fresh_filler, mask_tokens, open_filler
 from zoo.paper_models.pack import SharedWords
 from zoo.paper_models.storage import load_rows, pack_encoder, save_rows, to_device, token_rows, unpack_encoder
 
@@ -236,3 +236,12 @@ class TestTrip:
         assert len(explained.scores) == len(explained.units)
         assert load_filler("minilm-filler-sst2")[0].config.delta_base == "minilm-filler"
         assert len(load_filler("minilm-filler-small")[0].bert.encoder.layer) == 3
+
+    def test_the_report_has_a_row_for_every_test_and_text(self, trip):
+        _, results, _ = trip
+        classifier_rows = report.classifier_table([results["minilm-sst2"], results["minilm-esnli"]]).splitlines()
+        tests = [row.split("|")[5].split()[0] for row in classifier_rows[2:]]
+        assert tests == ["sst2-dev", "sst-dev", "sst-test", "esnli-test"]
+        filler_rows = report.filler_table([results[name] for name in FILLERS]).splitlines()
+        assert len(filler_rows) == 2 + len(FILLERS) * len(UNSEEN)
+        assert all(row.count("|") == 8 for row in filler_rows)

@@ -41,10 +41,10 @@ def low_rank_change(before: Mapping[str, Tensor], after: Mapping[str, Tensor], r
         if torch.equal(new, before[name]):
             continue
         if is_factored(name, new):
-            left, size, right = torch.linalg.svd((new - before[name]).float(), full_matrices=False)
+            u, size, vt = torch.linalg.svd((new - before[name]).float().cpu(), full_matrices=False)
             root = size[:rank].sqrt()
-            delta[f"{name}.up"] = left[:, :rank] * root
-            delta[f"{name}.down"] = root[:, None] * right[:rank]
+            delta[f"{name}.up"] = u[:, :rank] * root
+            delta[f"{name}.down"] = root[:, None] * vt[:rank]
         else:
             delta[name] = new
     return delta

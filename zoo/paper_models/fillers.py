@@ -26,7 +26,7 @@ from zoo.paper_models.delta_files import low_rank_change, restore, save_delta, s
 from zoo.paper_models.storage import DeviceRows, TokenRows, join_rows, load_rows, to_device
 
 RANK, EMBEDDING_RANK, TUNED_RANK = 32, 8, 12
-RATE = 1e-3
+RATE = 7e-4
 MASKED_SHARE = 0.2  # of the tokens of a row, all of them shown as [MASK]: the model is only ever asked about [MASK]
 WINDOW = 256  # tokens of a review or passage
 WINDOWS, SHORT_ROWS = 128, 256  # of a step

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from rationales.models.quiet import quiet_transformers
 from zoo.paper_models.classifiers import TASKS, train_classifier
 from zoo.paper_models.fillers import train_filler, tune_filler
 from zoo.paper_models.storage import unpack_encoder
@@ -141,8 +142,9 @@ def main() -> None:
         if args.base is not None:
             (models / args.base.name).symlink_to(args.base.resolve())
         selected = [item for item in items() if item.name in args.items]
-        left = args.minutes - (time.monotonic() - begin) / 60
-        results = run(selected, args.data, encoder, models, args.out, left, args.seed, args.tiny)
+        minutes = args.minutes - (time.monotonic() - begin) / 60
+        with quiet_transformers():  # no reports of the heads that the encoder lacks
+            results = run(selected, args.data, encoder, models, args.out, minutes, args.seed, args.tiny)
     print(table(results), flush=True)
 
 
