@@ -204,16 +204,8 @@ def train_classifier(
     checked = validation if validation is not None else rows.select(rng.permutation(len(rows))[:CHECKED_TEXTS])
     tests = {name: load_rows(data / "tokens", name, limit) for name in task.tests}
     trained = {name: accuracy(model, test, pad, segmented) for name, test in tests.items()}
-    predicted = text_probabilities(model, checked, pad, segmented)[0].argmax(1)
-    ranks = {}
-    change = low_rank_change(initial, best["state"], max(RANKS))
-    for rank in RANKS:
-        size = save_delta(out / task.name, cut(change, rank) | head_of(model), model.config)
-        stored = load_delta(out / task.name, encoder, "BertForSequenceClassification")[0].to(device)
-        labels = text_probabilities(stored, checked, pad, segmented)[0].argmax(1)
-        ranks[rank] = float((labels == predicted).float().mean())
-        if ranks[rank] >= AGREEMENT:
-            break
+    change = low_rank_change(initial, best["state"], max(RANKS)) | head_of(model)
+    stored, ranks, size = store_smallest(model, change, out / task.name, encoder, checked, pad, segmented)
     figures = {
         "model": task.name,
         "trained on": {"file": task.train, "rows": len(rows)},
@@ -230,6 +222,26 @@ def train_classifier(
     }
     (out / task.name / "metrics.json").write_text(json.dumps(figures, indent=1) + "\n")
     return figures
+
+
+def store_smallest(
+    model: nn.Module, change: dict[str, Tensor], folder: Path, encoder: Path, checked: TokenRows, pad: int,
+    segmented: bool,
+) -> tuple[nn.Module, dict[int, float], int]:  # fmt: skip
+    """Store the change at the first rank that keeps the predicted labels of `checked`, the last one else.
+
+    Returns the model as stored, the share of labels kept at each rank tried, and the bytes.
+    """
+    predicted = text_probabilities(model, checked, pad, segmented)[0].argmax(1)
+    ranks: dict[int, float] = {}
+    for rank in RANKS:
+        size = save_delta(folder, cut(change, rank), model.config)
+        stored = load_delta(folder, encoder, "BertForSequenceClassification")[0].to(next(model.parameters()).device)
+        labels = text_probabilities(stored, checked, pad, segmented)[0].argmax(1)
+        ranks[rank] = float((labels == predicted).float().mean())
+        if ranks[rank] >= AGREEMENT:
+            break
+    return stored, ranks, size
 
 
 def head_of(model: nn.Module) -> dict[str, Tensor]:

@@ -88,17 +88,17 @@ def mask_tokens(ids: Tensor, special: Special, share: float, varied: bool = Fals
     and the word itself in another, as BERT was trained."""
     maskable = special.maskable(ids)
     count = (share * maskable.sum(1)).round().clamp(min=1).long()
-    most = max(1, round(share * ids.shape[1]))
+    slots = max(1, round(share * ids.shape[1]))
     score = torch.rand(ids.shape, device=ids.device).masked_fill(~maskable, -1.0)
-    position = score.topk(most, 1).indices
-    weight = (torch.arange(most, device=ids.device) < count[:, None]) & maskable.gather(1, position)
+    position = score.topk(slots, 1).indices
+    weight = (torch.arange(slots, device=ids.device) < count[:, None]) & maskable.gather(1, position)
     target = ids.gather(1, position)
-    shown = torch.full_like(target, special.mask)
+    replacement = torch.full_like(target, special.mask)
     if varied:
         draw = torch.rand(target.shape, device=ids.device)
         anything = torch.randint(special.vocabulary, target.shape, device=ids.device)
-        shown = torch.where(draw < 0.8, shown, torch.where(draw < 0.9, anything, target))
-    hidden = ids.scatter(1, position, torch.where(weight, shown, target))
+        replacement = torch.where(draw < 0.8, replacement, torch.where(draw < 0.9, anything, target))
+    hidden = ids.scatter(1, position, torch.where(weight, replacement, target))
     return Masked(hidden, position, target, weight.float())
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import AutoTokenizer
 
 from rationales.data.example import Example
@@ -107,6 +106,96 @@ def imdb_texts(source: Path) -> list[Text]:
     return texts
 
 
+class Packer:
+    """Reads the data sets in `data`, writes token files to `out`/tokens, and keeps a report of what it wrote."""
+
+    def __init__(self, data: Path, out: Path, tokenizer: Any, limit: int | None) -> None:
+        self.data, self.tokens, self.tokenizer, self.limit = data, out / "tokens", tokenizer, limit
+        self.tokens.mkdir(parents=True, exist_ok=True)
+        self.report: dict[str, Any] = {"overlap": {}}
+
+    def examples(self, name: str, split: str) -> list[Example]:
+        return read_data(name, split, self.data, self.limit)
+
+    def write(self, name: str, rows: TokenRows) -> None:
+        save_rows(rows, self.tokens, name)
+        size = next(self.tokens.glob(f"{name}.*")).stat().st_size
+        self.report[name] = {"rows": len(rows), "tokens": len(rows.ids), "bytes": size}
+        print(name, self.report[name], flush=True)
+
+    def write_texts(self, name: str, texts: Sequence[str], longest: int, special: bool = True) -> None:
+        self.write(name, token_rows(single_rows(self.tokenizer, texts, longest, special)))
+
+
+def pack_reviews(packer: Packer) -> list[str]:
+    """ERASER's reviews in segments; returns the texts of val and test."""
+    reviews = {split: packer.examples("eraser-movies", split) for split in ("train", "val", "test")}
+    for split, examples in reviews.items():
+        packer.write(f"movies-{split}", review_rows(packer.tokenizer, examples))
+    return [example.text for split in ("val", "test") for example in reviews[split]]
+
+
+def pack_sentences(packer: Packer, trees: dict[str, list[Example]], protected: Protected) -> None:
+    """SST-2 without what overlaps with test sentences, and the dev and test sentences of the treebank."""
+    phrases = packer.examples("sst-2", "train")
+    kept = [example for example in phrases if protected.reason(example.text) is None]
+    key = "SST-2 train, inside or equal to an SST dev or test sentence"
+    packer.report["overlap"][key] = len(phrases) - len(kept)
+    packer.write("sst2-train", classified_rows(packer.tokenizer, kept, "sst2"))
+    packer.write("sst2-dev", classified_rows(packer.tokenizer, packer.examples("sst-2", "dev"), "sst2"))
+    for split, sentences in trees.items():
+        polar = [example for example in sentences if example.label != "neutral"]
+        packer.write(f"sst-{split}", classified_rows(packer.tokenizer, polar, "sst2"))
+
+
+def pack_pairs(packer: Packer) -> None:
+    """e-SNLI and MultiRC: the smaller file to train on, the test file."""
+    for name, task, training_split in (("e-snli-l2", "esnli", "dev"), ("eraser-multirc", "multirc", "val")):
+        for purpose, split in (("train", training_split), ("test", "test")):
+            packer.write(f"{task}-{purpose}", classified_rows(packer.tokenizer, packer.examples(name, split), task))
+
+
+def pack_short_texts(packer: Packer, sentences: Sequence[str]) -> None:
+    """Text for the fillers from polarity sentences, e-SNLI, MultiRC and Emotion; test texts apart."""
+    shared = SharedWords(sentences)
+    polarity = [example.text for example in packer.examples("rotten-tomatoes", "all")]
+    short = [text for text in polarity if not shared.repeats(text)]
+    key = "polarity sentences that repeat an SST dev or test sentence"
+    packer.report["overlap"][key] = len(polarity) - len(short)
+    captions = {
+        split: sorted({text for e in packer.examples("e-snli-l2", split) for text in (e.text, str(e.pair))})
+        for split in ("dev", "test")
+    }
+    tested = set(captions["test"])
+    short += [caption for caption in captions["dev"] if caption not in tested]
+    short += [example.text for example in packer.examples("emotion", "train")]
+    packer.write_texts("short-text", short, 64)
+    packer.write_texts("esnli-unseen", captions["test"], 128)
+    passages = {s: sorted({e.text for e in packer.examples("eraser-multirc", s)}) for s in ("val", "test")}
+    packer.write_texts("passages-text", passages["val"], 65_000, special=False)
+    packer.write_texts("passages-unseen", passages["test"], 128)
+
+
+def pack_imdb(packer: Packer, texts: Iterable[Text], protected: Protected, count: int) -> None:
+    """`count` IMDB reviews for the fillers, and UNSEEN_REVIEWS to test them on."""
+    reviews: list[str] = []
+    dropped: Counter[str] = Counter()
+    keys: set[str] = set()
+    for text in texts:
+        key = " ".join(normalised_words(text.text))
+        reason = "repeated" if key in keys else protected.reason(text.text)
+        keys.add(key)
+        if reason is not None:
+            dropped[reason] += 1
+        else:
+            reviews.append(text.text)
+        if len(reviews) == count + UNSEEN_REVIEWS:
+            break
+    packer.report["overlap"]["IMDB reviews read and dropped"] = dict(dropped)
+    packer.write_texts("imdb-unseen", reviews[:UNSEEN_REVIEWS], 128)
+    packer.write_texts("imdb-text", reviews[UNSEEN_REVIEWS:], 65_000, special=False)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets, as archives or folders")
@@ -116,79 +205,20 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="examples of each split, for a dry run")
     parser.add_argument("--out", type=Path, default=Path("carry/paper-models"))
     args = parser.parse_args()
-    tokens = args.out / "tokens"
-    tokens.mkdir(parents=True, exist_ok=True)
-    tokenizer = AutoTokenizer.from_pretrained(args.minilm)
-    report: dict[str, Any] = {}
-
-    def examples(name: str, split: str) -> list[Example]:
-        return read_data(name, split, args.data, args.limit)
-
-    def write(name: str, rows: TokenRows) -> None:
-        save_rows(rows, tokens, name)
-        size = next(tokens.glob(f"{name}.*")).stat().st_size
-        report[name] = {"rows": len(rows), "tokens": len(rows.ids), "bytes": size}
-        print(name, report[name], flush=True)
-
-    movies = {split: examples("eraser-movies", split) for split in ("train", "val", "test")}
-    for split, reviews in movies.items():
-        write(f"movies-{split}", review_rows(tokenizer, reviews))
-
-    trees = {split: examples("sst", split) for split in ("dev", "test")}
-    sentences = [example.text for split in trees.values() for example in split]
-    sentences += [example.text for example in examples("sst-2", "dev")]
-    protected = Protected.build([e.text for split in ("val", "test") for e in movies[split]], sentences)
-    phrases = examples("sst-2", "train")
-    kept = [example for example in phrases if protected.reason(example.text) is None]
-    report["overlap"] = {"SST-2 train, inside or equal to an SST dev or test sentence": len(phrases) - len(kept)}
-    write("sst2-train", classified_rows(tokenizer, kept, "sst2"))
-    write("sst2-dev", classified_rows(tokenizer, examples("sst-2", "dev"), "sst2"))
-    for split, trees_of_split in trees.items():
-        polar = [example for example in trees_of_split if example.label != "neutral"]
-        write(f"sst-{split}", classified_rows(tokenizer, polar, "sst2"))
-    for name, task, splits in (
-        ("e-snli-l2", "esnli", {"train": "dev", "test": "test"}),
-        ("eraser-multirc", "multirc", {"train": "val", "test": "test"}),
-    ):
-        for purpose, split in splits.items():
-            write(f"{task}-{purpose}", classified_rows(tokenizer, examples(name, split), task))
-
-    shared = SharedWords(sentences)
-    polarity = [example.text for example in examples("rotten-tomatoes", "all")]
-    unseen = [text for text in polarity if not shared.repeats(text)]
-    report["overlap"]["polarity sentences that repeat an SST dev or test sentence"] = len(polarity) - len(unseen)
-    pairs = {split: examples("e-snli-l2", split) for split in ("dev", "test")}
-    captions = {split: sorted({t for e in p for t in (e.text, str(e.pair))}) for split, p in pairs.items()}
-    passages = {s: sorted({e.text for e in examples("eraser-multirc", s)}) for s in ("val", "test")}
-    messages = [example.text for example in examples("emotion", "train")]
-    known = set(captions["test"])
-    short = unseen + [caption for caption in captions["dev"] if caption not in known] + messages
-    write("short-text", token_rows(single_rows(tokenizer, short, 64)))
-    write("esnli-unseen", token_rows(single_rows(tokenizer, captions["test"], 128)))
-    write("passages-text", token_rows(single_rows(tokenizer, passages["val"], 65_000, special=False)))
-    write("passages-unseen", token_rows(single_rows(tokenizer, passages["test"], 128)))
-
-    reviews: list[str] = []
-    dropped: Counter[str] = Counter()
-    keys: set[str] = set()
-    for text in imdb_texts(args.imdb):
-        key = " ".join(normalised_words(text.text))
-        reason = "repeated" if key in keys else protected.reason(text.text)
-        keys.add(key)
-        if reason is not None:
-            dropped[reason] += 1
-        else:
-            reviews.append(text.text)
-        if len(reviews) == (args.limit or args.imdb_reviews) + UNSEEN_REVIEWS:
-            break
-    report["overlap"]["IMDB reviews read and dropped"] = dict(dropped)
-    write("imdb-unseen", token_rows(single_rows(tokenizer, reviews[:UNSEEN_REVIEWS], 128)))
-    write("imdb-text", token_rows(single_rows(tokenizer, reviews[UNSEEN_REVIEWS:], 65_000, special=False)))
-
+    packer = Packer(args.data, args.out, AutoTokenizer.from_pretrained(args.minilm), args.limit)
+    test_reviews = pack_reviews(packer)
+    trees = {split: packer.examples("sst", split) for split in ("dev", "test")}
+    sentences = [example.text for examples in trees.values() for example in examples]
+    sentences += [example.text for example in packer.examples("sst-2", "dev")]
+    protected = Protected.build(test_reviews, sentences)
+    pack_sentences(packer, trees, protected)
+    pack_pairs(packer)
+    pack_short_texts(packer, sentences)
+    pack_imdb(packer, imdb_texts(args.imdb), protected, args.limit or args.imdb_reviews)
     pack_encoder(args.minilm, args.out / "minilm")
-    (args.out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    (args.out / "report.json").write_text(json.dumps(packer.report, indent=1) + "\n")
     total = sum(path.stat().st_size for path in args.out.rglob("*") if path.is_file())
-    print(f"{args.out}: {total / 2**20:.1f} MiB", np.round(total / 1e6, 1), "MB")
+    print(f"{args.out}: {total / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -70,15 +70,15 @@ def token_rows(
     )
 
 
-def join_rows(parts: Sequence[TokenRows]) -> TokenRows:
+def join_rows(blocks: Sequence[TokenRows]) -> TokenRows:
     """All rows one after the other; every row becomes a group of its own."""
-    bounds = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))])
+    bounds = np.concatenate([[0], np.cumsum(np.concatenate([rows.lengths for rows in blocks]))])
     count = len(bounds) - 1
     return TokenRows(
-        np.concatenate([part.ids for part in parts]),
+        np.concatenate([rows.ids for rows in blocks]),
         bounds,
-        np.concatenate([part.second for part in parts]),
-        np.concatenate([part.label for part in parts]),
+        np.concatenate([rows.second for rows in blocks]),
+        np.concatenate([rows.label for rows in blocks]),
         np.arange(count),
     )
 

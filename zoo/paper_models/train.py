@@ -58,11 +58,11 @@ def items() -> list[Item]:
 
 def write_archive(out: Path, archive: str, models: Path, names: list[str]) -> None:
     """All finished models of an archive, written beside the old file and then put in its place."""
-    part = out / f"{archive}.part"
-    with tarfile.open(part, "w") as file:
+    unfinished = out / f"{archive}.part"
+    with tarfile.open(unfinished, "w") as file:
         for name in names:
             file.add(models / name, arcname=name)
-    os.replace(part, out / f"{archive}.tar")
+    os.replace(unfinished, out / f"{archive}.tar")
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
