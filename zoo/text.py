@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
 
 LABELS = ("negative", "positive")
 NEUTRAL = 2  # target probability one half
@@ -32,9 +31,9 @@ def normalised_words(text: str) -> list[str]:
 
 
 def read_imdb(path: Path) -> list[Text]:
-    table = pd.read_csv(path)
-    texts = (one_line(re.sub(r"<br\s*/?>", " ", review)) for review in table["review"])
-    return [Text(text, LABELS.index(label)) for text, label in zip(texts, table["sentiment"], strict=True)]
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [(row["review"], row["sentiment"]) for row in csv.DictReader(file)]
+    return [Text(one_line(re.sub(r"<br\s*/?>", " ", review)), LABELS.index(label)) for review, label in rows]
 
 
 def read_eraser(folder: Path, split: str) -> list[Text]:

