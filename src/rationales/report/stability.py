@@ -14,14 +14,15 @@ from rich.text import Text
 from rationales.evaluation.stability.agreement import mean_of_defined
 from rationales.evaluation.stability.results import BaselineResult, MethodStability, StabilityResult
 from rationales.evaluation.tables import markdown as md
+from rationales.evaluation.tables.statistics import Estimate
 from rationales.report.terminal.show import safe
 from rationales.report.wording import count
 
 MAX_TABLE_LABELS = 4  # with more predicted labels, only the page lists baselines for each label
 
-AGREEMENT = ("differs between the runs", "pairs", "rank correlation", "IoU", "IoU by chance")
-RUNS = ("run", "rank corr.", "IoU", "rationale alone", "complement", "selected", "still moving")
-BASELINES = ("baseline", "predicted", "n", "rationale alone", "complement", "baseline itself", "rank corr.", "IoU")
+AGREEMENT = ("differs between the runs", "pairs", "IoU", "IoU by chance", "rank correlation")
+RUNS = ("run", "IoU", "rank corr.", "rationale alone", "complement", "selected", "still moving")
+BASELINES = ("baseline", "predicted", "n", "IoU", "rank corr.", "rationale alone", "complement", "baseline itself")
 INPUTS = ("input", "predicted", "mean IoU", "lowest IoU", "between")
 
 CAPTIONS = {
@@ -105,20 +106,25 @@ def baseline_rows(result: StabilityResult, item: BaselineResult, labels: list[st
         if label is not None and item.carries_evidence and item.favoured[0] == label:
             shown_label += " (favoured)"
         figures = [md.number(summary[column].mean) for column in ("rationale", "complement", "baseline")]
-        agreement = [md.estimate(summary[column]) for column in ("rank", "iou")]
-        yield (name if label is None else "", shown_label, str(int(members.sum())), *figures, *agreement)
+        agreement = [_agreement_cell(summary[column]) for column in ("iou", "rank")]
+        yield (name if label is None else "", shown_label, str(int(members.sum())), *agreement, *figures)
+
+
+def _agreement_cell(value: Estimate) -> str:
+    """The mean with its interval, without one that has no width."""
+    return md.number(value.mean) if value.low == value.high else md.estimate(value)
 
 
 def _agreement_rows(method: MethodStability) -> Iterator[tuple[str, ...]]:
     for group, columns in method.summary.items():
-        figures = (md.estimate(columns["rank"]), md.estimate(columns["iou"]), md.number(columns["chance"].mean))
+        figures = (_agreement_cell(columns["iou"]), md.number(columns["chance"].mean), _agreement_cell(columns["rank"]))
         yield (group, str(len(method.groups[group])), *figures)
 
 
 def _run_rows(method: MethodStability) -> Iterator[tuple[str, ...]]:
     for number, (run, values) in enumerate(zip(method.runs, method.values, strict=True)):
         title = f"{run.title} (reference)" if number == method.reference else run.title
-        means = [_mean_with_others(method.mean_matrix(name), number) for name in ("rank", "iou")]
+        means = [_mean_with_others(method.mean_matrix(name), number) for name in ("iou", "rank")]
         figures = (means[0], means[1], float(values.rationale.mean()), float(values.complement.mean()))
         moving = f"{int(values.unconverged.sum())} of {len(values.unconverged)}"
         yield (title, *map(md.number, figures), md.percent(float(values.selected.mean())), moving)

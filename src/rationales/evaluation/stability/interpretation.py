@@ -74,9 +74,7 @@ def _baselines(result: StabilityResult, method: MethodStability) -> list[str]:
         return []
     means = {baseline.name: float(np.mean(baseline.iou)) for baseline in compared}
     lowest, highest = min(means, key=lambda name: means[name]), max(means, key=lambda name: means[name])
-    sentence = (
-        f"With the baseline {lowest} alone, rationales have an IoU of {number(means[lowest])} with the reference run"
-    )
+    sentence = f"With the baseline {lowest} alone the IoU with the reference run is {number(means[lowest])}"
     sentences = [f"{sentence}, with {highest} {number(means[highest])}." if len(means) > 1 else f"{sentence}."]
     for baseline in method.baselines:
         if baseline.carries_evidence:

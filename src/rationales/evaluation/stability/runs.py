@@ -25,7 +25,7 @@ from rationales.evaluation.stability.results import (
     Run,
     StabilityResult,
 )
-from rationales.evaluation.stability.workload import RunOutcome, Workload
+from rationales.evaluation.stability.workload import RunOutcome, Workload, read_masks
 from rationales.methods import Method
 from rationales.models.image.model import ImageModel
 from rationales.models.load import as_model
@@ -77,7 +77,7 @@ def stability(
     plans = [_plan(entry.method, distinct_seeds, learning_rates) for entry in entries]
     runs = sum(len(plan) + len(single) for plan in plans)
     rule = {"threshold": threshold, "share": share, "top": top}
-    work = Workload(raw_inputs, titles, rule, runs, progress)
+    work = Workload(raw_inputs, titles, rule, runs, progress, read_masks(model, raw_inputs))
     results, targets = [], tuple[str, ...]()
     for entry, plan in zip(entries, plans, strict=True):
         result, targets = _method_stability(model, entry, plan, baseline_models, work, learning_rates is not None)
@@ -110,20 +110,14 @@ def _method_stability(
     deterministic = False
     for run, method in plan:
         if deterministic and run.seed != reference_run.seed:
-            work.skip(1)
+            work.count_done(1)
             continue
         outcome = work.run(model, entry, method, run.seed)
-        is_second_seed = run.seed != reference_run.seed and run.learning_rate == reference_run.learning_rate
-        if (
-            is_second_seed
-            and not deterministic
-            and len(outcomes) == 1
-            and _same_scores(outcome, outcomes[reference_run])
-        ):
+        is_second_seed = run.seed != reference_run.seed and len(outcomes) == 1
+        if is_second_seed and _same_scores(outcome, outcomes[reference_run]):
             deterministic = True
-            remarks.append(
-                f"the scores of {entry.title} are the same for every seed, so only seed {reference_run.seed} counts"
-            )
+            seeds = f"seeds {reference_run.seed} and {run.seed}"
+            remarks.append(f"{entry.title} is not random here: {seeds} give the same scores, so one seed is used")
             continue
         outcomes[run] = outcome
     ordered = sorted(outcomes, key=lambda run: (run.learning_rate or 0.0, list(outcomes).index(run)))
@@ -135,7 +129,7 @@ def _method_stability(
     for name, baseline_model in baseline_models:
         is_reference = only_baseline(model) == name
         if is_reference:
-            work.skip(1)
+            work.count_done(1)
         outcome = reference if is_reference else work.run(baseline_model, entry, reference_method, reference_run.seed)
         baseline_results.append(_baseline_result(name, outcome, reference, is_reference))
     result = MethodStability(

@@ -142,7 +142,7 @@ def _matrix(method: MethodStability, name: str) -> str:
 def _shaded(value: float, same_run: bool) -> str:
     if same_run:
         return '<td class="same"></td>'
-    shade = 0 if math.isnan(value) else round(SHADES * min(max(value, 0.0), 1.0))
+    shade = 0 if math.isnan(value) else round(SHADES * min(max(value, 0.0), 1.0) ** 2)  # tells .8 from .9 apart
     text = "–" if math.isnan(value) else f"{value:.2f}".replace("0.", ".", 1)
     return f'<td class="h{shade}">{text}</td>'
 
@@ -166,6 +166,10 @@ def _case(result: StabilityResult, case: Disagreement) -> str:
 
 
 def _panels(case: Disagreement) -> Iterator[str]:
+    """The image, if it is one, then the rationales of the two runs."""
+    if isinstance(case.rationales[0].units, Grid):
+        original = data_uri(canvas(case.rationales[0], IMAGE_SIDE).original)
+        yield f'<figure><figcaption>The image</figcaption><img alt="{escape(case.name)}" src="{original}"></figure>'
     for run, rationale in zip(case.runs, case.rationales, strict=True):
         probabilities = rationale.probabilities
         facts = (
