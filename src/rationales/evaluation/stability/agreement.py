@@ -60,7 +60,8 @@ def rank_matrix(scores: np.ndarray) -> np.ndarray:
     centred = ranks - ranks.mean(1, keepdims=True)
     norms = np.sqrt((centred**2).sum(1))
     centred = centred / np.where(norms > 0, norms, np.nan)[:, None]
-    return np.clip(centred @ centred.T, -1.0, 1.0)
+    correlations: np.ndarray = np.clip(centred @ centred.T, -1.0, 1.0)
+    return correlations
 
 
 def agreement(scores: Sequence[Sequence[np.ndarray]], selections: Sequence[Sequence[np.ndarray]]) -> RunAgreement:
