@@ -91,7 +91,7 @@ def show(result: StabilityResult, console: Console | None = None) -> None:
         for table in tables(result, method):
             console.print()
             console.print(Text(table.title, style="bold"))
-            console.print(_drawn(table))
+            console.print(_rich_table(table))
             console.print(Text(CAPTIONS[table.name], style="dim"))
         console.print()
 
@@ -131,8 +131,8 @@ def _run_rows(method: MethodStability) -> Iterator[tuple[str, ...]]:
 
 
 def _mean_with_others(matrix: np.ndarray, number: int) -> float:
-    others = np.delete(matrix[number], number)
-    return float(mean_of_defined(others[:, None])[0]) if len(others) else float("nan")
+    row = np.delete(matrix[number], number)
+    return float(mean_of_defined(row[:, None])[0]) if len(row) else float("nan")
 
 
 def _input_rows(result: StabilityResult, method: MethodStability) -> Iterator[tuple[str, ...]]:
@@ -145,12 +145,12 @@ def _remarks(method: MethodStability) -> Iterator[str]:
     return (f"{remark[:1].upper()}{remark[1:]}." for remark in method.remarks)
 
 
-def _drawn(table: ReportTable) -> RichTable:
-    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False)
+def _rich_table(table: ReportTable) -> RichTable:
+    rich_table = RichTable(box=SIMPLE_HEAD, pad_edge=False)
     text_columns = {"agreement": 1, "runs": 1, "baselines": 2, "inputs": 2}[table.name]
     for number, heading in enumerate(table.headings):
         left = number < text_columns or heading == "between"
-        drawn.add_column(heading, justify="left" if left else "right", overflow="fold")
+        rich_table.add_column(heading, justify="left" if left else "right", overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(Text(safe(cell.replace(" [", "\n["))) for cell in row))
-    return drawn
+        rich_table.add_row(*(Text(safe(cell.replace(" [", "\n["))) for cell in row))
+    return rich_table

@@ -17,7 +17,6 @@ from rationales.evaluation.entries import MethodEntry, ResolvedEntry, resolve_en
 from rationales.evaluation.faithfulness.removal import with_removal_baseline
 from rationales.evaluation.preparation import versions
 from rationales.evaluation.stability.agreement import RunAgreement, agreement
-from rationales.evaluation.stability.baselines import only_baseline, single_baselines, text_or_image_model
 from rationales.evaluation.stability.results import (
     BaselineResult,
     Disagreement,
@@ -25,6 +24,7 @@ from rationales.evaluation.stability.results import (
     Run,
     StabilityResult,
 )
+from rationales.evaluation.stability.single_baselines import only_baseline, single_baselines, text_or_image_model
 from rationales.evaluation.stability.workload import RunOutcome, Workload, read_masks
 from rationales.methods import Method
 from rationales.models.image.model import ImageModel
@@ -186,7 +186,7 @@ def _disagreements(
         if mean_iou[number] >= 1:
             break
         first, second = min(compared.pairs, key=lambda pair: compared.iou[pair[0], pair[1], number])
-        shown = tuple(
+        rationales = tuple(
             replace(outcomes[ordered[run]].rationales[number], image=work.images[number]) for run in (first, second)
         )
         cases.append(
@@ -197,7 +197,7 @@ def _disagreements(
                 iou=float(compared.iou[first, second, number]),
                 rank=float(compared.rank[first, second, number]),
                 runs=(ordered[first].title, ordered[second].title),
-                rationales=(shown[0], shown[1]),
+                rationales=(rationales[0], rationales[1]),
             )
         )
     return tuple(cases)

@@ -177,10 +177,10 @@ def _panels(case: Disagreement) -> Iterator[str]:
             f"complement {number(probabilities['complement'][rationale.target])}"
         )
         caption = f"<figcaption><b>{escape(run)}</b> {escape(facts)}</figcaption>"
-        yield f"<figure>{caption}{_shown(rationale)}</figure>"
+        yield f"<figure>{caption}{_picture_or_text(rationale)}</figure>"
 
 
-def _shown(rationale: Rationale) -> str:
+def _picture_or_text(rationale: Rationale) -> str:
     """The rationale of one run: a marked text, or the image under its heat map with the selection outlined."""
     if isinstance(rationale.units, Grid):
         pixels = canvas(rationale, IMAGE_SIDE).heat(outline=True)
