@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rationales.evaluation.evaluate import evaluate
     from rationales.evaluation.method_comparison import compare
     from rationales.evaluation.metrics import list_metrics
+    from rationales.evaluation.stability.runs import stability
     from rationales.evaluation.tables.table import Table
     from rationales.groundtruth.dryrun import dry_run
     from rationales.methods import list_methods
@@ -45,6 +46,7 @@ _MODULES = {  # public name -> the module that defines it
     "list_methods": "rationales.methods",
     "list_metrics": "rationales.evaluation.metrics",
     "list_models": "rationales.models.catalogue",
+    "stability": "rationales.evaluation.stability.runs",
     "page": "rationales.report.html.page",
     "Attribution": "rationales.methods.method",
     "Batch": "rationales.models.batch",
@@ -63,11 +65,13 @@ _RENDERERS = {  # output of a result -> the function that renders it; see ration
     "dry-run-html": ("rationales.report.dry_run", "page"),
     "comparison-html": ("rationales.report.html.comparison", "comparison_page"),
     "comparison-text": ("rationales.report.terminal.comparison", "plain_comparison"),
+    "stability-html": ("rationales.report.html.stability", "stability_page"),
+    "stability-text": ("rationales.report.stability", "markdown"),
 }
 
 __all__ = ["Attribution", "Batch", "Example", "Method", "Rationale", "RationalesError", "Table", "__version__"]
 __all__ += ["compare", "dry_run", "evaluate", "explain", "list_methods", "list_metrics", "list_models", "load", "page"]
-__all__ += ["read_data"]
+__all__ += ["read_data", "stability"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,6 @@ from rationales.evaluation.evaluate import evaluate
 from rationales.evaluation.faithfulness.image_scores import to_model_grid
 from rationales.evaluation.faithfulness.measure import measure_faithfulness, measure_rationales
 from rationales.evaluation.protocols import PRESETS, Protocol
-from rationales.evaluation.stability import between_baselines
 from rationales.models.classes import Head
 from rationales.models.image.loading import from_module
 from rationales.models.image.model import ImageModel
@@ -234,7 +233,16 @@ class TestEvaluate:
 
 
 def test_agreement_between_baselines_of_pictures():
-    stability = between_baselines(
-        detector(), [scene()], "occlusion", baselines=("black", "white"), options={"window": 3, "stride": 1}
-    )
-    assert stability.iou[0] > 0.9
+    occlusion = {"name": "occlusion", "options": {"window": 3, "stride": 1}}
+    result = rationales.stability(detector(), [scene()], occlusion, seeds=(0,), baselines=("black", "white"))
+    assert [baseline.name for baseline in result.methods[0].baselines] == ["black", "white"]
+    assert all(baseline.iou[0] > 0.9 for baseline in result.methods[0].baselines)
+
+
+def test_pixels_that_the_model_does_not_read_do_not_count_as_agreement():
+    """Of a wide image the model reads the square in its middle; random scores agree nowhere."""
+    wide = np.tile(scene(), (1, 3, 1))
+    fit = Fit("crop", SIDE, SIDE)
+    cropping = replace(detector(), fit=fit, preprocess=lambda image: fit_image(image, fit)[0])
+    result = rationales.stability(cropping, [wide], "random", seeds=(0, 1), baselines=())
+    assert abs(result.methods[0].agreement.rank[0, 1, 0]) < 0.3

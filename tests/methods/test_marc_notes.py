@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import rationales
 from methods.keyword import keyword_model
+from rationales.models.image.loading import from_module
 
 TEXT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
 WORDS = ("boat", "slowly", "towards", "old", "bridge", "nobody", "laughed", "joke", "again", "day")
@@ -52,3 +56,63 @@ def test_a_mask_that_keeps_nothing_is_told(model):
 
 def test_an_ordinary_one_gives_no_cause_for_notes(model):
     assert not kinds(model) & {"not-converged", "keeps-everything", "keeps-nothing"}
+
+
+class _PixelWeights(nn.Module):
+    """The logit is a weighted sum of the pixels' brightness: weights in the pattern that a mask must show."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.weights = nn.Parameter(weights)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        logit = (pixels.mean(1) * self.weights).sum((1, 2))
+        return torch.stack([-logit, logit], 1) / 2
+
+
+def image_notes(weights, **options):
+    side = len(weights)
+    preprocess = pixel_reader(side)
+    model = from_module(_PixelWeights(weights).eval(), preprocess, ["no", "yes"], "weights", baselines=("black",))
+    white = np.full((side, side, 3), 255, dtype=np.uint8)
+    return {note.kind for note in rationales.explain(model, white, target="yes", options=options).notes}
+
+
+def pixel_reader(side):
+    def preprocess(image):
+        return torch.from_numpy(np.asarray(image.resize((side, side)), dtype=np.float32) / 255).permute(2, 0, 1)
+
+    return preprocess
+
+
+FREE_PIXELS = {"field": "free", "cell": 1, "steps": 40}
+
+
+def test_a_checkerboard_and_noise_in_the_mask_of_an_image_are_reported():
+    board = (torch.arange(16)[:, None] + torch.arange(16)) % 2 * 0.2 - 0.1
+    noise = 0.1 * torch.randn(16, 16, generator=torch.Generator().manual_seed(0))
+    assert "noisy-mask" in image_notes(board, **FREE_PIXELS)
+    assert "noisy-mask" in image_notes(noise, **FREE_PIXELS)
+
+
+def test_a_region_is_no_noise_even_if_every_pixel_is_free():
+    region = torch.full((16, 16), -0.05)
+    region[3:10, 4:12] = 0.1
+    assert "noisy-mask" not in image_notes(region, **FREE_PIXELS)
+    assert "noisy-mask" not in image_notes(region)
+
+
+def test_words_that_alternate_are_reported_and_single_words_are_not():
+    """Every second word is evidence, each its own mask value; two words of sixteen are an ordinary result."""
+    evidence = ("boat", "slowly", "old", "nobody", "joke", "day", "bridge", "again", "laughed", "towards", "drifted")
+    alternating = rationales.load(*keyword_model(*evidence, strength=6.0))
+    text = " the ".join(evidence)
+    notes = {note.kind: note for note in rationales.explain(alternating, text, options={"preset": "words"}).notes}
+    assert "set field=gaussian" in notes["noisy-mask"].message
+
+
+def test_ordinary_results_are_not_called_noisy(model):
+    long_text = f"{TEXT}, while the others went home early."
+    for preset in ("default", "words"):
+        notes = rationales.explain(model, long_text, options={"preset": preset}).notes
+        assert "noisy-mask" not in {note.kind for note in notes}

@@ -9,10 +9,13 @@ from rationales.cli.lists import methods as _methods
 from rationales.cli.lists import metrics as _metrics
 from rationales.cli.lists import models as _models
 from rationales.cli.reproduce import reproduce as _reproduce
+from rationales.cli.stability import stability as _stability
 from rationales.cli.streams import prepare_libraries
 from rationales.cli.train_masker import train_masker as _train_masker
 
 __all__ = ["app", "main", "prepare_libraries"]
 
-for _command in (_explain, _compare, _evaluate, _reproduce, _dry_run, _train_masker, _models, _methods, _metrics):
+_COMMANDS = (_explain, _compare, _evaluate, _stability, _reproduce, _dry_run, _train_masker)
+_LISTS = (_models, _methods, _metrics)
+for _command in (*_COMMANDS, *_LISTS):
     app.command()(_command)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rationales.evaluation.collecting import progress_of_step
 from rationales.evaluation.entries import MethodEntry, resolve_entries
-from rationales.evaluation.stability import selection_iou
+from rationales.evaluation.stability.agreement import selection_iou
 from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.files import write_text
 from rationales.methods import Method

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from rationales.masks.objective import mask_rows
+from rationales.masks.field import roughness
+from rationales.masks.objective import mask_rows, mean_over_masks
 from rationales.masks.optimize import MaskResult, fast_precision, optimize
 from rationales.masks.postprocess import final_scores, words_and_spans
 from rationales.masks.settings import PRESETS, MaskSettings
@@ -20,6 +21,9 @@ FULL_MASK, EMPTY_MASK = 0.9, 0.1  # mean keep above, or largest keep below: the 
 MIN_SCORE_RANGE = 1e-3  # scores within a smaller range do not distinguish units
 LARGE_SHARE, MIN_NOTED_UNITS = 0.7, 10  # a rationale of this share, in an input of at least so many units, is noted
 STEADY_MOVEMENT = 0.45  # `movement` above this: the gradients of successive steps still agree
+# Roughness from which a mask is noise or alternates (docs/marc.md says how the limits were found). On a line a word
+# that differs from its neighbours is as rough as noise (1.5), so only alternation is noted there, in longer inputs.
+ROUGH_GRID, ROUGH_LINE, MIN_ROUGH_UNITS = 0.9, 2.8, 20
 
 
 @dataclass(frozen=True)
@@ -55,12 +59,29 @@ class Marc(MaskSettings, Method):
     def _notes(self, batch: Batch, keep: Tensor, result: MaskResult) -> list[list[Note]]:
         """Notes per input about an optimisation that failed, and what to change."""
         mask_input = mask_rows(batch.rows.input, batch)
+        cell = self.on(batch.grid).cell if batch.grid is not None else 1
+        rough = mean_over_masks(roughness(keep, result.real, batch.grid, cell), batch).tolist()
         notes: list[list[Note]] = []
         for number in range(batch.inputs):
             masks = mask_input == number
             input_keep = keep[masks][result.real[masks]]
-            notes.append([*self._size_notes(input_keep), *self._movement_notes(result, number)])
+            shape_notes = self._shape_notes(rough[number], len(input_keep), batch.grid is not None)
+            notes.append([*self._size_notes(input_keep), *shape_notes, *self._movement_notes(result, number)])
         return notes
+
+    def _shape_notes(self, rough: float, units: int, on_grid: bool) -> list[Note]:
+        """Note about a mask that looks like noise or a checkerboard."""
+        if units < MIN_ROUGH_UNITS or rough <= (ROUGH_GRID if on_grid else ROUGH_LINE):
+            return []
+        advice = f"raise sigma_weight (now {self.sigma_weight:g})"
+        if on_grid:
+            advice += f" or neighbour_weight (now {self.neighbour_weight:g})"
+        advice = "set field=gaussian" if self.field == "free" else advice
+        shape = "noise or a checkerboard" if on_grid else "alternates from unit to unit"
+        message = (
+            f"the mask {'looks like ' if on_grid else ''}{shape} (roughness {rough:.1f}; 0: smooth, 4: alternating)"
+        )
+        return [Note("noisy-mask", f"{message}; {advice}, or smooth the scores (smooth)")]
 
     def _size_notes(self, keep: Tensor) -> list[Note]:
         """Notes about the keeps (units,) of one input."""

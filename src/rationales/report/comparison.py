@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
-from rationales.evaluation.stability import selection_iou
+from rationales.evaluation.stability.agreement import selection_iou
 from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.rationale import Rationale
 from rationales.report.wording import input_noun, percent, selection_size, unit_name

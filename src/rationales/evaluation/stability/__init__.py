@@ -1,0 +1,1 @@
+"""Stability of explanations: several seeds, learning rates and baselines, and how far the results agree."""
