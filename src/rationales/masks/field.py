@@ -1,4 +1,4 @@
-"""From (w, sigma) to keep: Gaussian fields over a line of units (MaRC, Eq. 5 and 6), smoothing, and how rough a mask is."""
+"""From (w, sigma) to keep: Gaussian fields over a line of units (MaRC, Eq. 5, 6), smoothing, and a mask's roughness."""
 
 from __future__ import annotations
 
