@@ -22,14 +22,14 @@ GRADIENT_STEP_PASSES = 3  # one forward and one backward pass
 LEVEL_COUNTS = (19, 9, 4, 3, 1)  # numbers of levels that are a part of the protocol's 5, 10, ..., 95 % and even
 
 
-def budget(requested: int | None, limit: int | None, device_type: str) -> int | None:
+def budget(requested: int | None, limit: int | None, device: str) -> int | None:
     """Forward passes per segment and row; None: as many as the paper's settings need.
 
     `requested` 0 asks for the paper's settings; None for the default, by the number of reviews and the device.
     """
     if requested is not None:
         return requested or None
-    return DEFAULT_PASSES if device_type == "cpu" and limit is not None and limit <= SMALL_LIMIT else None
+    return DEFAULT_PASSES if device == "cpu" and limit is not None and limit <= SMALL_LIMIT else None
 
 
 def reduce_row(spec: RowSpec, passes: int | None) -> RowSpec:

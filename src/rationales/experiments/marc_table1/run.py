@@ -48,7 +48,7 @@ def reproduce(request: Request) -> ExperimentReport:
     validation = evenly(read_data(DATA, "val", request.data), validation_limit)
     with _precision(request.tf32):
         model = load(request.model or MODEL, device=request.device)
-        passes = budget(request.passes, request.limit, model.networks[0].baseline.device.type)
+        passes = budget(request.passes, request.limit, model.facts()["device"])
         specs = [reduce_row(spec, passes) for spec in specs]
         protocol = reduced_protocol(passes)
         shared: dict[str, Any] = {"seed": request.seed, "cache": request.cache, "coarse": request.tf32}
