@@ -177,17 +177,40 @@ class TestClaims:
 
     def test_figures_and_significance_are_told(self):
         figures = published() | {"random": {"token-f1": 0.44, "average-precision": 0.32, "iou-f1": 0.117}}
-        figures_by_claim = {
-            (claim.text, verdict.reading): verdict.figures
-            for claim in claims(as_table(figures))
-            for verdict in claim.verdicts
+        verdict_by_claim = {
+            (claim.text, verdict.reading): verdict for claim in claims(as_table(figures)) for verdict in claim.verdicts
         }
-        best = figures_by_claim["MaRC has the best IoU F1 of all methods", "here"]
-        assert (
-            best == "MaRC .163, best rival Occlusion .125, p = .001"
-        )  # 20 equal differences: (1 + 0) / 10,001, times 13
-        control = figures_by_claim["Not in the paper: MaRC agrees better with people than random scores do", "here"]
-        assert "token F1 .473, random .440, p = .001" in control
+        best = verdict_by_claim["MaRC has the best IoU F1 of all methods", "here"]
+        assert best.figures == "MaRC .163, best rival Occlusion .125"
+        # 20 equal differences: (1 + 0) / 10,001 for each of 14 rows, random among them in three columns, after Holm
+        assert best.p == pytest.approx(14 / 10_001)
+        assert best.word_with_p == "holds, p = .001"
+        control = verdict_by_claim["Not in the paper: MaRC agrees better with people than random scores do", "here"]
+        assert "token F1 .473, random .440" in control.figures
+        assert control.word == "holds"
+
+    def test_published_figures_are_never_called_significant(self):
+        """They come without values of single reviews, so that nothing can be tested."""
+        of_paper = [verdict for claim in claims(as_table(published())) for verdict in claim.verdicts
+                    if verdict.reading == "the paper's own figures"]  # fmt: skip
+        assert {verdict.word_with_p for verdict in of_paper} == {"true of the figures, not tested"}
+
+    def test_what_two_reviews_show_is_not_significant(self):
+        """Two reviews have four sign flips, so that no p value is below 1/2."""
+        here = [verdict for claim in claims(as_table(published(), inputs=2)) for verdict in claim.verdicts
+                if verdict.reading == "here"]  # fmt: skip
+        assert all(verdict.holds for verdict in here)
+        assert {verdict.word for verdict in here} == {"not significant"}
+        assert all(verdict.p >= 0.5 for verdict in here)
+
+    def test_a_large_margin_is_tested_as_such(self):
+        """A difference that is significant but no larger than the margin does not make the margin significant."""
+        figures = published()
+        figures[MARC]["iou-f1"] = 1.2 * figures["occlusion"]["iou-f1"] + 0.001
+        margin = next(claim for claim in claims(as_table(figures, noise=0.05)) if "large margin" in claim.text)
+        verdict = next(verdict for verdict in margin.verdicts if verdict.reading == "here")
+        assert verdict.holds
+        assert verdict.word == "not significant"
 
     def test_missing_rows_are_named_not_guessed(self):
         figures = {key: means for key, means in published().items() if key not in ("lime", "without-noise")}

@@ -82,6 +82,17 @@ class TestShapleySampling:
             assert actual[row, :count].tolist() == pytest.approx(expected.tolist(), abs=1e-9)
             assert not actual[row, count:].any()
 
+    @pytest.mark.parametrize("units_per_step", [2, 3, 100])
+    def test_units_of_a_step_share_what_it_adds(self, words, units_per_step):
+        model, batch = words
+        actual = scores(model, batch, "shapley-sampling", orders=3, units_per_step=units_per_step)
+        for row, (game, count) in enumerate(games(model, batch)):
+            expected = rivals.shapley_from_orders(game, orders_of(batch, row, count, 3), units_per_step)
+            assert actual[row, :count].tolist() == pytest.approx(expected.tolist(), abs=1e-9)
+            change = game(frozenset(range(count))) - game(frozenset())
+            assert float(actual[row].sum()) == pytest.approx(change, abs=1e-9)
+            assert not actual[row, count:].any()
+
     def test_adds_up_on_pictures_and_every_pixel_has_its_cells_score(self, pixels):
         model, batch = pixels
         actual = scores(model, batch, "shapley-sampling", orders=2, cell=8).view(3, 32, 32)
@@ -268,6 +279,7 @@ class TestNoise:
         ("lime", {"ridge": -1.0}),
         ("kernel-shap", {"samples": 1}),
         ("shapley-sampling", {"orders": 0}),
+        ("shapley-sampling", {"units_per_step": 0}),
         ("saliency", {"reduce": "max"}),
         ("saliency", {"output": "logits"}),
     ],

@@ -23,15 +23,17 @@ def shapley(game: Game, players: int) -> np.ndarray:
     return values
 
 
-def shapley_from_orders(game: Game, orders: Sequence[Sequence[int]]) -> np.ndarray:
-    """Castro, Gomez and Tejada 2009, algorithm 1, with the orders given."""
+def shapley_from_orders(game: Game, orders: Sequence[Sequence[int]], players_per_step: int = 1) -> np.ndarray:
+    """Castro, Gomez and Tejada 2009, algorithm 1, with the orders given; players of one step share what it adds."""
     values = np.zeros(len(orders[0]))
     for order in orders:
         present: set[int] = set()
-        for player in order:
+        for start in range(0, len(order), players_per_step):
+            entering = order[start : start + players_per_step]
             before = game(frozenset(present))
-            present.add(player)
-            values[player] += game(frozenset(present)) - before
+            present.update(entering)
+            for player in entering:
+                values[player] += (game(frozenset(present)) - before) / len(entering)
     return values / len(orders)
 
 

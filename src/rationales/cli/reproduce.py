@@ -41,6 +41,13 @@ def reproduce(
     validation: Annotated[
         int | None, Option(help="Inputs on which settings, or baselines (gt-fig…), are chosen.")
     ] = None,
+    passes: Annotated[
+        int | None,
+        Option(
+            help="Budget of forward passes per segment and row (marc-table1): rows that need more are reduced and say "
+            "so. 0: the paper's settings; the default, but 40 for a --limit up to 5 on a CPU."
+        ),
+    ] = None,
     seed: Annotated[int, Option(help="The same seed gives the same table.")] = 0,
     as_json: Annotated[bool, Option("--json", help="Print the table as one JSON object, nothing else.")] = False,
     cache: Cache = None,
@@ -80,7 +87,9 @@ def reproduce(
     for name, value in counts.items():
         if value is not None and value < 1:
             raise OptionError(f"--{name} must be at least 1, not {value}")
-    for name, option in {**counts, "model": model, "tf32": tf32 or None}.items():
+    if passes is not None and passes < 0:
+        raise OptionError(f"--passes must be 0 (the paper's settings) or more, not {passes}")
+    for name, option in {**counts, "passes": passes, "model": model, "tf32": tf32 or None}.items():
         if option is not None and name != "limit" and name not in experiment.accepted_options:
             raise OptionError(f"{table} takes no --{name}")
     made_folder(out)
@@ -95,6 +104,7 @@ def reproduce(
                 device=device,
                 limit=limit,
                 validation=validation,
+                passes=passes,
                 rows=listed(rows) or None,
                 seed=seed,
                 cache=None if no_cache else cache or score_folder(),

@@ -20,6 +20,7 @@ class Request:
     device: str | None = None
     limit: int | None = None  # number of inputs, evenly spread over the test set
     validation: int | None = None  # number of validation inputs on which settings are chosen
+    passes: int | None = None  # budget of forward passes per segment and row; 0: the settings of the paper
     rows: Sequence[str] | None = None  # names of rows or of groups of rows
     seed: int = 0
     cache: Path | None = None  # folder of the score cache
@@ -126,7 +127,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "(--model, else minilm-reviews)",
             rows=_marc_table1_rows,
             run=_marc_table1,
-            accepted_options=("model", "validation", "tf32"),
+            accepted_options=("model", "validation", "passes", "tf32"),
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
     )

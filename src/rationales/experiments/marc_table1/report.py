@@ -29,6 +29,7 @@ def sections(
 ) -> list[tuple[str, str]]:
     """(title, text) of every section that is not empty."""
     rows = {key: row for row in table.rows if (key := row_specs.key_of(row.title)) is not None}
+    levels = len(table.protocol.levels) if table.protocol is not None else 0
     candidates = [
         ("The paper's claims", claims_markdown(claims(table))),
         ("Calibrated rationales: how many words, with and without people's marks", calibrated(rows)),
@@ -37,7 +38,7 @@ def sections(
             f"Widths, by mAP on {validation} validation reviews (marks as they are, and their sentences)",
             width_table(widths),
         ),
-        ("Time", times(rows, len(table.inputs), seconds)),
+        ("Time", times(rows, len(table.inputs), seconds, levels)),
     ]
     return [(title, text) for title, text in candidates if text]
 
@@ -77,7 +78,7 @@ def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
     return f"{table}\n\n{remark}"
 
 
-def times(rows: Mapping[str, TableRow], inputs: int, seconds: float) -> str:
+def times(rows: Mapping[str, TableRow], inputs: int, seconds: float, levels: int) -> str:
     """The duration of this run, of scoring, and of the metrics relative to scoring."""
     scoring = sum(row.seconds for row in rows.values() if row.smooth is None and not math.isnan(row.seconds)) * inputs
     lines = [f"This run took {duration(seconds)}; scoring for all rows took {duration(scoring)} when they were made."]
@@ -85,9 +86,8 @@ def times(rows: Mapping[str, TableRow], inputs: int, seconds: float) -> str:
         if key in rows and rows[key].seconds > 0 and not math.isnan(rows[key].measuring):
             share = rows[key].measuring / rows[key].seconds
             explain, measure = f"{rows[key].seconds:.3g} s a review to explain", f"{rows[key].measuring:.3g} s"
-            lines.append(
-                f"{ROWS[key].title}: {explain}, {measure} to measure 19 levels of faithfulness, {share:.2f} of that."
-            )
+            measured = f"{measure} to measure {levels} levels of faithfulness"
+            lines.append(f"{ROWS[key].title}: {explain}, {measured}, {share:.2f} of that.")
     return "\n\n".join(lines)
 
 

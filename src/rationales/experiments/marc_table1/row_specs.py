@@ -30,6 +30,7 @@ class RowSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     cost: float = 0.0  # approximate forward passes per segment, for the order of the rows and the time left
     published: tuple[float, ...] = ()  # PUBLISHED_COLUMNS, with BERT-base
+    reduction: str = ""  # options below the paper's, in a run with a budget
 
     @property
     def unsmoothed_key(self) -> str:
@@ -42,14 +43,16 @@ class RowSpec:
 
 
 _PAPER = {"preset": "paper"}
-_STEP = 6.0  # a step of MaRC: forward and backward passes of two rows
+MARC_STEP_PASSES = 6  # forward and backward passes of two rows
+SEGMENT_WORDS = 400  # approximate words of a segment of 512 tokens
 
 _MARC = (
-    RowSpec(MARC, "MaRC", "presets", "marc", _PAPER, 300 * _STEP, (0.473, 0.469, 0.163, 0.028, 0.518)),
-    RowSpec(DEFAULT, "MaRC, default settings", "presets", "marc", {}, 80 * _STEP),
+    RowSpec(MARC, "MaRC", "presets", "marc", _PAPER, 300 * MARC_STEP_PASSES, (0.473, 0.469, 0.163, 0.028, 0.518)),
+    RowSpec(DEFAULT, "MaRC, default settings", "presets", "marc", {}, 80 * MARC_STEP_PASSES),
 )
 _RIVALS = (
-    RowSpec("occlusion", "Occlusion", "rivals", "occlusion", _PAPER, 400, (0.432, 0.448, 0.125, 0.022, 0.415)),
+    RowSpec("occlusion", "Occlusion", "rivals", "occlusion", _PAPER, SEGMENT_WORDS,
+            (0.432, 0.448, 0.125, 0.022, 0.415)),
     RowSpec("saliency-norm", "Saliency, norm", "rivals", "saliency", {"reduce": "norm"}, 3,
             (0.435, 0.392, 0.04, 0.132, 0.287)),
     RowSpec(SALIENCY_SUM, "Saliency, sum", "rivals", "saliency", {"reduce": "sum"}, 3,
@@ -63,20 +66,20 @@ _RIVALS = (
     RowSpec("integrated-gradients-sum", "Integrated gradients, sum", "rivals", "integrated-gradients",
             {**_PAPER, "reduce": "sum"}, 150, (0.431, 0.381, 0.071, 0.048, 0.528)),
     RowSpec("lime", "LIME", "rivals", "lime", _PAPER, 50, (0.436, 0.380, 0.076, 0.047, 0.496)),
-    RowSpec(SHAPLEY, "Shapley sampling", "rivals", "shapley-sampling", _PAPER, 25 * 400,
+    RowSpec(SHAPLEY, "Shapley sampling", "rivals", "shapley-sampling", _PAPER, 25 * SEGMENT_WORDS,
             (0.428, 0.439, 0.079, -0.015, 0.728)),
 )  # fmt: skip
 # What each removes: noise on the input and on the keeps (section 3.2), the sparsity and the width term (Eq. 2, 7), the
 # complement's score (Eq. 4). Without the sparsity term nothing stops the mask before the last of 900 steps.
 _ABLATIONS = (
     RowSpec("without-noise", "MaRC without noise", "ablations", "marc", {**_PAPER, "noise": 0.0, "flip_share": 0.0},
-            300 * _STEP, (0.454, 0.450, 0.139, 0.034, 0.487)),
+            300 * MARC_STEP_PASSES, (0.454, 0.450, 0.139, 0.034, 0.487)),
     RowSpec("without-sparsity", "MaRC without Ω_λ (sparsity)", "ablations", "marc", {**_PAPER, "sparsity": 0.0},
-            900 * _STEP, (0.349, 0.350, 0.046, 0.120, 0.266)),
+            900 * MARC_STEP_PASSES, (0.349, 0.350, 0.046, 0.120, 0.266)),
     RowSpec("without-width", "MaRC without Ω_σ (width)", "ablations", "marc", {**_PAPER, "sigma_weight": 0.0},
-            300 * _STEP, (0.447, 0.425, 0.091, 0.036, 0.535)),
+            300 * MARC_STEP_PASSES, (0.447, 0.425, 0.091, 0.036, 0.535)),
     RowSpec("without-complement", "MaRC without L(x̃ᶜ, c) (complement)", "ablations", "marc",
-            {**_PAPER, "complement": 0.0}, 300 * _STEP, (0.396, 0.436, 0.123, 0.052, 0.304)),
+            {**_PAPER, "complement": 0.0}, 300 * MARC_STEP_PASSES, (0.396, 0.436, 0.123, 0.052, 0.304)),
 )  # fmt: skip
 _CHANCE = (RowSpec(RANDOM, "Random", "chance", "random"),)
 
@@ -97,15 +100,26 @@ GROUPS = ("presets", "rivals", "smoothed", "ablations", "chance")
 
 
 def row_title(spec: RowSpec, width: float | None) -> str:
-    """The title of a row in the table."""
-    return spec.title if width is None else f"{spec.title} (s = {width:g})"
+    """The title of a row in the table, with what a budget reduced and the width of smoothing."""
+    title = f"{spec.title} [{spec.reduction}]" if spec.reduction else spec.title
+    return title if width is None else f"{title} (s = {width:g})"
 
 
 def key_of(title: str) -> str | None:
     """The key of the row with this title; None if there is none."""
     return next(
-        (key for key, spec in ROWS.items() if title == spec.title or title.startswith(f"{spec.title} (s = ")), None
+        (
+            key
+            for key, spec in ROWS.items()
+            if title == spec.title or title.startswith((f"{spec.title} (s = ", f"{spec.title} ["))
+        ),
+        None,
     )
+
+
+def is_reduced(title: str) -> bool:
+    """Whether the row with this title has fewer passes than the paper's settings."""
+    return (key := key_of(title)) is not None and title.startswith(f"{ROWS[key].title} [")
 
 
 def names() -> list[str]:

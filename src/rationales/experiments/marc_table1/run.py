@@ -21,6 +21,7 @@ from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments.marc_table1 import row_specs, widths
+from rationales.experiments.marc_table1.budget import budget, measuring_passes, reduce_row, reduced_protocol, remark
 from rationales.experiments.marc_table1.report import duration, sections
 from rationales.experiments.marc_table1.row_specs import MAIN, METRICS, SMOOTHED, RowSpec
 from rationales.experiments.registry import ExperimentReport, Request
@@ -31,9 +32,9 @@ from rationales.models.model import Model
 
 DATA, MODEL = "eraser-movies", "minilm-reviews"
 VALIDATION = 50  # reviews on which widths are selected; expensive methods score them, too
-FAITHFULNESS_COST = 40.0  # forward passes of the 19 levels, in the unit of RowSpec.cost
 ANNOTATOR_SETS = ("majority", "union")  # of the further annotators, in the order of Example.annotator_spans
 OUTDATED_FILE = "table-before.json"  # an earlier table that does not match this run
+PASSES = "passes"  # fingerprint of a run with a budget
 TITLE = "MaRC, Table 1: rationales of movie reviews"
 
 
@@ -47,17 +48,23 @@ def reproduce(request: Request) -> ExperimentReport:
     validation = evenly(read_data(DATA, "val", request.data), validation_limit)
     with _precision(request.tf32):
         model = load(request.model or MODEL, device=request.device)
+        passes = budget(request.passes, request.limit, model.facts()["device"])
+        specs = [reduce_row(spec, passes) for spec in specs]
+        protocol = reduced_protocol(passes)
         shared: dict[str, Any] = {"seed": request.seed, "cache": request.cache, "coarse": request.tf32}
         work = _TableRun(
             request,
-            prepare_evaluation(model, test, "marc", METRICS, **shared),
-            prepare_evaluation(model, validation, "marc", [widths.CRITERION], **shared),
-            _fingerprints(model, request, validation),
+            prepare_evaluation(model, test, protocol, METRICS, **shared),
+            prepare_evaluation(model, validation, protocol, [widths.CRITERION], **shared),
+            _fingerprints(model, request, validation, passes),
+            passes,
         )
         work.carry_over()
         todo = [spec for spec in specs if spec.key not in work.rows]
         total = sum(work.cost(spec) for spec in todo) or 1.0
         work.tell(plan(todo, len(test), len(validation)))
+        if passes is not None:
+            work.tell(remark(passes, request.passes is not None))
         done, rows_began = 0.0, time.perf_counter()
         for number, spec in enumerate(todo, start=1):
             line = work.add(spec, done / total, work.cost(spec) / total)
@@ -77,12 +84,13 @@ class _TableRun:
     test: PreparedEvaluation
     validation: PreparedEvaluation
     fingerprints: dict[str, str]
+    passes: int | None = None  # budget per segment and row
     rows: dict[str, TableRow] = field(default_factory=dict)
     widths: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def cost(self, spec: RowSpec) -> float:
         """The cost of a row, in the unit of RowSpec.cost."""
-        return FAITHFULNESS_COST + self._scoring_cost(spec)
+        return measuring_passes(len(self.test.settings.protocol.levels)) + self._scoring_cost(spec)
 
     def _scoring_cost(self, spec: RowSpec) -> float:
         """The cost of scoring; a smoothed row only scores the validation reviews, since its plain row came before."""
@@ -138,7 +146,8 @@ class _TableRun:
 
     def _matches(self, old: Table) -> bool:
         """Whether the rows of an earlier table belong to this run."""
-        if {name: old.versions.get(name) for name in self.fingerprints} != self.fingerprints:
+        names = {*self.fingerprints, PASSES}  # a table without a budget does not name one
+        if any(old.versions.get(name) != self.fingerprints.get(name) for name in names):
             return False
         return (old.inputs, old.seed, old.metrics) == (tuple(self.test.names), self.request.seed, METRICS)
 
@@ -162,7 +171,9 @@ class _TableRun:
 
     def outcome(self, seconds: float) -> ExperimentReport:
         accuracy = self.test.accuracy()
-        remarks = _remarks(accuracy, self.rows)
+        remarks = _remarks(accuracy, self.rows, self.passes is not None)
+        if self.passes is not None:
+            remarks.insert(0, remark(self.passes, self.request.passes is not None))
         if self.request.tf32:
             remarks.append(
                 "Products of matrices in TF32; in the steps of MaRC in bfloat16, and what needs no gradients "
@@ -205,16 +216,20 @@ def people(examples: Sequence[Example]) -> list[TableRow]:
     return rows
 
 
-def _remarks(accuracy: float, keys: Collection[str]) -> list[str]:
-    """Remarks on the rows of the table."""
+def _remarks(accuracy: float, keys: Collection[str], reduced: bool = False) -> list[str]:
+    """Remarks on the rows of the table; `reduced`: with a budget, so that rivals may not have the paper's settings."""
     remarks = [
         f"The model classifies {100 * accuracy:.1f} % of these reviews correctly; methods explain the gold label."
     ]
     if set(row_specs.RIVALS) & set(keys):
-        remarks.append(
-            "Rivals have the paper's settings: occlusion of 5 words, integrated gradients with 50 steps from PAD, LIME "
-            "with 50 samples that replace 5 to 13 % of the words and the next three, Shapley values from 25 orders."
+        settings = (
+            "occlusion of 5 words, integrated gradients with 50 steps from PAD, LIME with 50 samples that replace 5 to "
+            "13 % of the words and the next three, Shapley values from 25 orders"
         )
+        settings_of = (
+            "Settings of the paper, of which rivals have fewer" if reduced else "Rivals have the paper's settings"
+        )
+        remarks.append(f"{settings_of}: {settings}.")
     if any(key.endswith(SMOOTHED) for key in keys):
         remarks.append(
             "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words; its width s is chosen on validation reviews by "
@@ -233,7 +248,7 @@ def _fast(spec: RowSpec) -> RowSpec:
     return replace(spec, options={**spec.options, "precision": "auto"}) if spec.method == "marc" else spec
 
 
-def _fingerprints(model: Model, request: Request, validation: Sequence[Example]) -> dict[str, str]:
+def _fingerprints(model: Model, request: Request, validation: Sequence[Example], passes: int | None) -> dict[str, str]:
     """What must be equal for rows of two runs to belong to one table."""
     code = hashlib.blake2b(digest_size=8)
     for method in METHODS.values():
@@ -243,6 +258,7 @@ def _fingerprints(model: Model, request: Request, validation: Sequence[Example])
         "code": code.hexdigest(),
         "products": "tf32" if request.tf32 else "float32",
         "validation": f"{len(validation)} inputs",
+        **({} if passes is None else {PASSES: str(passes)}),
     }
 
 

@@ -62,7 +62,12 @@ def claims(runs: ExperimentRuns) -> list[PaperClaim]:
     if MARC in runs.methods:
         marc_trends = {side: trend_lines.mean_trend(all_lines, MARC, side) for side in (WITH, WITHOUT)}
         verdicts = tuple(
-            ClaimVerdict(trend.mean >= CLEAR_TREND, markdown.estimate(trend), f"{side} the plant")
+            ClaimVerdict(
+                trend.mean >= CLEAR_TREND,
+                markdown.estimate(trend),
+                f"{side} the plant",
+                trend_lines.trend_p(all_lines, MARC, side),
+            )
             for side, trend in marc_trends.items()
         )
         text = f"MaRC's Attr% rises with accuracy (here: mean trend of {CLEAR_TREND:g})"

@@ -38,7 +38,8 @@ def claims(runs: ExperimentRuns) -> list[PaperClaim]:
     if (SHAP, WATERMARK) in trends:
         trend = trends[SHAP, WATERMARK]
         text = f"SHAP's Attr% on a watermark rises with its visibility (here: mean trend of {CLEAR_TREND:g})"
-        claim_list.append(judge_claim("5.3", text, trend.mean >= CLEAR_TREND, markdown.estimate(trend)))
+        p = trend_lines.trend_p(all_lines, SHAP, plant=WATERMARK)
+        claim_list.append(judge_claim("5.3", text, trend.mean >= CLEAR_TREND, markdown.estimate(trend), p))
     remaining = {pair: trend for pair, trend in trends.items() if pair != (SHAP, WATERMARK)}
     if remaining:
         clear = [pair for pair, trend in remaining.items() if trend.mean >= CLEAR_TREND and not trend.low <= 0]

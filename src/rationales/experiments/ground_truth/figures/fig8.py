@@ -80,7 +80,8 @@ def claims(runs: ExperimentRuns) -> list[PaperClaim]:
     if SHAP in paper_methods and watermark_lines:
         trend = trend_lines.mean_trend(watermark_lines, SHAP)
         text = f"With a watermark, SHAP's Attr% falls as r rises (here: mean trend below −{CLEAR_TREND:g})"
-        claim_list.append(judge_claim("5.4", text, trend.mean <= -CLEAR_TREND, markdown.estimate(trend)))
+        p = trend_lines.trend_p(watermark_lines, SHAP)
+        claim_list.append(judge_claim("5.4", text, trend.mean <= -CLEAR_TREND, markdown.estimate(trend), p))
     if GRADIENT in paper_methods and watermark_lines:
         claim_list.append(_gradient_claim(runs))
     plants = [plant for plant in runs.plants if plant != WATERMARK]
@@ -132,7 +133,12 @@ def _similar_kinds_claims(runs: ExperimentRuns, paper_methods: Sequence[str]) ->
 
 def _marc_claim(runs: ExperimentRuns, all_lines: Sequence[trend_lines.TrendLine]) -> PaperClaim:
     verdicts = [
-        ClaimVerdict(trend.mean <= -CLEAR_TREND, markdown.estimate(trend), f"{side} the plant")
+        ClaimVerdict(
+            trend.mean <= -CLEAR_TREND,
+            markdown.estimate(trend),
+            f"{side} the plant",
+            trend_lines.trend_p(all_lines, MARC, side),
+        )
         for side in (WITH, WITHOUT)
         if (trend := trend_lines.mean_trend(all_lines, MARC, side)).n
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rationales.evaluation.tables import markdown
-from rationales.evaluation.tables.statistics import Estimate, estimate
+from rationales.evaluation.tables.statistics import Estimate, compare, estimate
 from rationales.evaluation.tables.table import Table
 from rationales.experiments.ground_truth.experiment import GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.figures import fig5
@@ -71,12 +71,23 @@ def _group_line(group: Sequence[RunRecord], axis: Callable[[RunRecord], float], 
 
 def mean_trend(lines: Sequence[TrendLine], method: str, side: str | None = None, plant: str | None = None) -> Estimate:
     """The mean trend over lines with its interval; `side` None: mean of both sides."""
-    values = [
+    values = _trends(lines, method, side, plant)
+    return estimate(np.array(values)) if values else Estimate(float("nan"), float("nan"), float("nan"), 0)
+
+
+def trend_p(lines: Sequence[TrendLine], method: str, side: str | None = None, plant: str | None = None) -> float:
+    """p value of that mean trend's difference from 0, by sign flips over lines; NaN if there are none."""
+    values = np.array(_trends(lines, method, side, plant))
+    return compare(values, np.zeros(len(values))).p
+
+
+def _trends(lines: Sequence[TrendLine], method: str, side: str | None, plant: str | None) -> list[float]:
+    """The trend of each line of the plant (None: of all); `side` None: mean of both sides."""
+    return [
         finite_mean([line.trend(method, line_side) for line_side in ((side,) if side else SIDES)])
         for line in lines
         if plant in (None, line.plant)
     ]
-    return estimate(np.array(values)) if values else Estimate(float("nan"), float("nan"), float("nan"), 0)
 
 
 def plant_trends(
