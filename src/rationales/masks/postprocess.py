@@ -34,6 +34,7 @@ LINEAR_RANGE, COMPRESSED_RANGE = 10.0, 4.0  # see `_compressed`
 CUT_SOFTNESS = 0.1  # softness of the edge at which a rationale is cut, in standard deviations
 SHRINK_STRENGTH = 0.98  # of values below the threshold; below 1, so that their order is kept
 CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the order inside a gap is kept
+GRID_KEEPS_AT_ONCE = {"cuda": 2**28}  # elements of the keeps of images at once, by device (1 GiB); elsewhere one size
 LOSS_SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one is selected
 
 
@@ -163,10 +164,11 @@ def _probabilities(
         return (order[batch.rows.mask] > thresholds[:, row_groups(batch), None]) & batch.rows.real
 
     real = batch.rows.real
-    if batch.grid is not None:  # masks of images are large: one size at a time
-        keeps = (rationale_keep(threshold[None]) for threshold in q)
-        pairs = [predict(torch.cat([keep, ~keep & real])) for keep in keeps]
-        kept, left = torch.stack(pairs).unbind(1)
+    if batch.grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
+        at_once = max(1, GRID_KEEPS_AT_ONCE.get(batch.device.type, 0) // (2 * real.numel()))
+        keeps = (rationale_keep(thresholds) for thresholds in q.split(at_once))
+        pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in keeps]
+        kept, left = torch.cat(pairs, 1)
         full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
         return kept, left, full, empty
     keep = rationale_keep(q)

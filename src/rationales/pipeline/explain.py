@@ -20,6 +20,7 @@ from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
 from rationales.models.batch.contrast import CHOSEN
+from rationales.models.batch.threads import limited_threads
 from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
@@ -27,7 +28,7 @@ from rationales.options import check_option, whole_number
 from rationales.pipeline import selection_curves, targets
 from rationales.pipeline.checks import SelectionSummary, selection_notes
 from rationales.pipeline.rule_choice import choose_rules
-from rationales.pipeline.scoring import first_nonfinite, open_batch, run_method
+from rationales.pipeline.scoring import encode_inputs, first_nonfinite, open_batch, run_method
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
 
@@ -47,6 +48,7 @@ class _Request:
     snap: bool
     rule: Rule | None  # the user's selection in place of the method's
     curve: bool
+    plain_baseline: bool  # rationales are checked on one plain baseline, not on those chosen for the input
 
     def chunk(self, begin: int, end: int) -> _Request:
         """The request for the inputs from `begin` to `end`."""
@@ -95,6 +97,7 @@ def explain(
     share: float | None = ...,
     top: int | None = ...,
     curve: bool = ...,
+    plain_baseline: bool | None = ...,
     names: Sequence[str] | None = ...,
     progress: Progress | None = ...,
 ) -> list[Rationale]: ...
@@ -116,6 +119,7 @@ def explain(
     share: float | None = ...,
     top: int | None = ...,
     curve: bool = ...,
+    plain_baseline: bool | None = ...,
     names: str | None = ...,
     progress: Progress | None = ...,
 ) -> Rationale: ...
@@ -136,6 +140,7 @@ def explain(
     share: float | None = None,
     top: int | None = None,
     curve: bool = False,
+    plain_baseline: bool | None = None,
     names: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Rationale | list[Rationale]:
@@ -152,7 +157,9 @@ def explain(
     word or two where the model does not mind; scores stay as they are. `threshold`, `share` or `top`: which units make
     the rationale (score above it, that share of all units, that many), in place of the method's own rule; the
     probabilities are those of this selection. `curve`: also ask the model about selections of other sizes
-    (`Rationale.curve`). `progress` is called with the share done, from 0 to 1.
+    (`Rationale.curve`). `plain_baseline`: for images whose baselines are chosen by the model, whether a rationale is
+    checked on the least informative plain colour alone, at nearly no cost; by default where the method's scores do not
+    depend on baselines (grad-cam, saliency). `progress` is called with the share done, from 0 to 1.
     """
     model = as_model(model)
     alone = not targets.lists_inputs(inputs)
@@ -165,8 +172,12 @@ def explain(
     if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
     check_option("snap", snap, "bool", ())
+    resolved_method = resolve_method(method, options, model.kind)
+    if plain_baseline is None:
+        plain_baseline = not resolved_method.uses_baselines
+    check_option("plain_baseline", plain_baseline, "bool", ())
     request = _Request(
-        method=resolve_method(method, options, model.kind),
+        method=resolved_method,
         targets=targets.target_numbers(model, target, len(raw_inputs)),
         rivals=targets.rival_numbers(model, against, len(raw_inputs)),
         seed=whole_number("the seed", seed),
@@ -174,6 +185,7 @@ def explain(
         snap=snap,
         rule=_requested_rule(threshold, share, top),
         curve=curve,
+        plain_baseline=plain_baseline,
     )
     sources = [model.read(value, titles[number] if titles else None) for number, value in enumerate(raw_inputs)]
     for number, source in enumerate(sources):
@@ -193,15 +205,17 @@ def _explain_chunk(
 ) -> list[Rationale]:
     """The rationales of inputs that are explained together."""
     started = time.perf_counter()
-    encoded = model.encode(sources)
+    encoded = encode_inputs(model, sources, request.plain_baseline)
     titles = [model.title(source) for source in sources]
     with open_batch(model, encoded, request.seed) as batch:
         scored = _score(model, batch, encoded, titles, request, progress)
     seconds = round((time.perf_counter() - started) / len(sources), 6)
     versions = _versions()
-    return [
-        _describe(model, encoded[number], number, scored, request, seconds, versions) for number in range(len(encoded))
-    ]
+    with limited_threads(0):  # small work on the host: more threads would only wait for each other
+        return [
+            _describe(model, encoded[number], number, scored, request, seconds, versions)
+            for number in range(len(encoded))
+        ]
 
 
 def _score(
@@ -213,8 +227,7 @@ def _score(
     progress: Progress | None,
 ) -> _Scored:
     """Scores, selections and the model's predictions for them."""
-    with torch.no_grad():
-        logits = batch.logits(batch.ones())
+    logits = batch.full_logits()
     _check_logits(logits, batch, titles)
     full = batch.pool(batch.probabilities(logits)).mean(-2)
     requested = torch.tensor([-1 if target is None else target for target in request.targets], device=batch.device)
@@ -230,19 +243,26 @@ def _score(
     row_scores = attribution.scores
     if request.smooth is not None:
         row_scores = smooth_scores(row_scores, batch, request.smooth)
-    scores = [values.float().cpu() for values in batch.gather(row_scores)]
+    unit_scores = [values.float() for values in batch.gather(row_scores)]  # on the device
+    scores = [values.cpu() for values in unit_scores]
     _check_scores(scores, titles, request.method)
+    choice = None
     if request.rule is None:
-        rules = choose_rules(question, request.method.rules, scores, question_target, question_full)
+        choice = choose_rules(question, request.method.rules, unit_scores, question_target, question_full)
+        rules, by_rule = choice.rules, choice.selected
     else:
         rules = [request.rule] * batch.inputs
-    by_rule = [rule.select(values.numpy()) for rule, values in zip(rules, scores, strict=True)]
+        by_rule = [request.rule.select(values.numpy()) for values in scores]
     selected = by_rule
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
-        words, values = [text.units for text in encoded], [unit_scores.numpy() for unit_scores in scores]
+        words, values = [text.units for text in encoded], [input_scores.numpy() for input_scores in scores]
         selected = snap_selections(question, question_target, question_full, words, values, by_rule)
-    keep = batch.spread([torch.from_numpy(selection).float() for selection in selected])
-    predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
+    if choice is not None and selected is by_rule and question is batch:
+        empty = batch.predict(batch.zeros()) if batch.known_baseline is None else batch.known_baseline
+        predicted = torch.stack([choice.rationale, choice.complement, empty.to(full)])
+    else:
+        keep = batch.spread([torch.from_numpy(selection).float() for selection in selected])
+        predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
     probabilities = dict(
         zip(("full", "rationale", "complement", "baseline"), torch.cat([full[None], predicted]).cpu(), strict=True)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -13,6 +13,14 @@ from rationales.methods.method import Attribution, Method
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import check_gradients
 from rationales.models.model import Model
+
+
+def encode_inputs(model: Model, sources: Sequence[Any], plain_baseline: bool) -> Sequence[Any]:
+    """The inputs divided into units and rows; with `plain_baseline`, images get the least informative plain colour."""
+    if plain_baseline and model.kind == "image":
+        encoded: Sequence[Any] = cast("Any", model).encode(sources, plain_baseline=True)
+        return encoded
+    return model.encode(sources)
 
 
 @contextmanager

@@ -44,6 +44,8 @@ class Batch(ABC):
     grid: tuple[int, int] | None  # height and width if units are the pixels of a grid, row by row
     budget: int  # most that goes through the model at once: rows x cost of the longest (see `cost`)
     plans: dict[tuple[int, int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
+    # (inputs, classes) probabilities of the baselines, where the model was asked before; derived batches have none
+    known_baseline: Tensor | None = field(default=None, init=False, repr=False)
     _work: int | None = field(default=None, init=False, repr=False)
 
     # -- implemented by every kind of model ---------------------------------------------------------------------
@@ -164,6 +166,11 @@ class Batch(ABC):
             with self.threads(variants):
                 result = self.fit(lambda: self._run(flat, variants, noise))
         return result.reshape(*keep.shape[:-1], self.classes)
+
+    def full_logits(self) -> Tensor:
+        """(S, classes): the logits of the inputs as they are, without gradients."""
+        with torch.no_grad():
+            return self.logits(self.ones())
 
     def threads(self, variants: int = 1) -> AbstractContextManager[None]:
         """Context with as many threads as a forward pass of this many variants of all rows is worth."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from weakref import WeakSet
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rationales.errors import ModelError
 from rationales.models.batch import Batch, Piece
@@ -22,6 +23,7 @@ NO_GRADIENTS = (
     "the model gives no gradients with respect to its input (it runs under no_grad, or rounds values); "
     "use a method that needs none: occlusion, shapley-sampling, kernel-shap or lime"
 )
+_differentiable: WeakSet[nn.Module] = WeakSet()  # modules that `check_gradients` need not run again
 
 
 def explained_output(batch: Batch, logits: Tensor, target: Tensor, output: str) -> Tensor:
@@ -136,7 +138,13 @@ def gradient_at(
 
 
 def check_gradients(batch: Batch) -> None:
-    """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep."""
+    """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep.
+
+    A module of images is checked once.
+    """
+    module = batch.modules[0] if batch.grid is not None else None
+    if module is not None and module in _differentiable:
+        return
     cost = batch.cost()
     row = min(range(len(cost)), key=lambda index: cost[index])
     index = torch.tensor([row], device=batch.device)
@@ -151,6 +159,8 @@ def check_gradients(batch: Batch) -> None:
             raise ModelError(f"{NO_GRADIENTS} ({error})") from error
     if not logits.requires_grad:
         raise ModelError(NO_GRADIENTS)
+    if module is not None:
+        _differentiable.add(module)
 
 
 def to_rows(batch: Batch, values: Tensor) -> Tensor:
