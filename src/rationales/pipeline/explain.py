@@ -69,7 +69,7 @@ class _Scored:
     """What a chunk of inputs was given by the method and the model, before it is described."""
 
     target: Tensor  # (inputs,)
-    scores: list[Tensor]  # (units,) for each input
+    scores: list[Tensor]  # (units,) for each input; those of images on the device
     rules: list[Rule]
     by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects
     selected: list[np.ndarray]  # the same after snapping to word groups
@@ -271,6 +271,8 @@ def _score(
     _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
     steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
     notes = attribution.notes or [[] for _ in range(batch.inputs)]
+    if model.kind == "image":  # resized to the image, which the device does faster
+        scores = unit_scores
     return _Scored(target, scores, rules, by_rule, selected, probabilities, thresholds, curve, steps, stop, notes)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -41,6 +43,7 @@ from rationales.models.module_model import ModuleModel
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
+PREPARING_THREADS = 8  # that preprocess images while a GPU waits for them
 IMAGES_AT_ONCE = {"cuda": 32}  # images whose baselines are chosen together, by device; 4 elsewhere
 Preprocess = Callable[[ImageInput], Tensor]  # -> (channels, H, W), as the model reads it
 
@@ -77,6 +80,7 @@ class ImageModel(ModuleModel):
     baselines: tuple[str, ...] = AUTOMATIC  # names, or for each image those that tell the model least
     custom_baselines: Mapping[str, Tensor] = field(default_factory=dict)  # images of the user's, preprocessed
     mean_colour: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of natural photographs, in [0, 1]
+    parallel_preprocess: bool = False  # whether `preprocess` may run in several threads at once
     kind: str = field(default="image", init=False)
     unit: str = field(default="pixel", init=False)
     _row_bytes: int = field(default=0, init=False, repr=False)
@@ -103,10 +107,24 @@ class ImageModel(ModuleModel):
         `plain_baseline`: where baselines are chosen for each image, only a plain colour is, by predictions that are
         known but for that of the image: enough to check the rationale of a method that uses no baselines itself.
         """
+        return self.choose(self.prepare(images), plain_baseline)
+
+    def prepare(self, images: Sequence[ImageInput]) -> list[EncodedImage]:
+        """The preprocessed images; the model is not asked anything."""
+
+        def prepared(image: ImageInput) -> EncodedImage:
+            return EncodedImage(image, self.preprocess(image), real_pixels(image.size, self.fit))
+
+        on_cpu = self.device_and_dtype[0].type == "cpu"  # then the cores have other work
+        workers = 1 if on_cpu or not self.parallel_preprocess else min(PREPARING_THREADS, len(images))
         with limited_threads(0):
-            encoded = [
-                EncodedImage(image, self.preprocess(image), real_pixels(image.size, self.fit)) for image in images
-            ]
+            if workers <= 1:
+                return [prepared(image) for image in images]
+            with ThreadPoolExecutor(workers) as pool:
+                return list(pool.map(prepared, images))
+
+    def choose(self, encoded: list[EncodedImage], plain_baseline: bool = False) -> list[EncodedImage]:
+        """The images of `prepare`, each with the choice of its baselines; see `encode`."""
         if self.baselines != AUTOMATIC or not encoded:
             return encoded
         if plain_baseline:
@@ -121,7 +139,7 @@ class ImageModel(ModuleModel):
         return InputDescription(
             text="",
             units=Grid(*encoded.source.size),
-            scores=original_scores.flatten().numpy(),
+            scores=original_scores.flatten().cpu().numpy(),
             image=encoded.source.pixels,
             name=encoded.source.name,
             baseline=", ".join(dict.fromkeys(choice.names)) if choice else self.baseline,
@@ -296,4 +314,10 @@ def _notes(source: ImageInput, choice: BaselineChoice | None) -> tuple[Note, ...
 
 
 def _key(seed: int, image: EncodedImage) -> int:
-    return content_key(seed, image.source.pixels.tobytes())
+    keys = _keys.setdefault(image.source, {})
+    if seed not in keys:
+        keys[seed] = content_key(seed, image.source.pixels.tobytes())
+    return keys[seed]
+
+
+_keys: WeakKeyDictionary[ImageInput, dict[int, int]] = WeakKeyDictionary()  # by seed; milliseconds for each image

@@ -324,17 +324,17 @@ def scores_at_image_size(scores: Tensor, fit: Fit, image: ImageInput) -> Tensor:
 
 def _at_size(scores: Tensor, fit: Fit, size: tuple[int, int]) -> Tensor:
     rows, columns, top, left = fit.layout(*size)
-    down = _axis(size[0], rows, top, fit.height).to(scores.device)
-    across = _axis(size[1], columns, left, fit.width).to(scores.device)
+    down = _axis(size[0], rows, top, fit.height, scores.device)
+    across = _axis(size[1], columns, left, fit.width, scores.device)
     return down @ scores.float() @ across.T
 
 
 @functools.lru_cache(8)
-def _axis(size: int, resized: int, begin: int, input_size: int) -> Tensor:
+def _axis(size: int, resized: int, begin: int, input_size: int, device: torch.device) -> Tensor:
     """(size, input_size): the weight of every pixel of the input in every pixel of the image, along one side."""
     centre = (torch.arange(size, dtype=torch.float64)[:, None] + 0.5) * resized / size
     pixel = torch.arange(input_size, dtype=torch.float64) - begin + 0.5  # both in pixels of the resized image
     real = (pixel > 0) & (pixel < resized)
     share = (1 - (centre - pixel).abs() / max(1.0, resized / size)).clamp(min=0) * real
     visible = (centre >= -begin) & (centre <= input_size - begin)
-    return (share / share.sum(1, keepdim=True).clamp(min=1e-9) * visible).float()
+    return (share / share.sum(1, keepdim=True).clamp(min=1e-9) * visible).float().to(device)
