@@ -166,7 +166,7 @@ def _probabilities(
     real = batch.rows.real
     if batch.grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
         at_once = max(1, GRID_KEEPS_AT_ONCE.get(batch.device.type, 0) // (2 * real.numel()))
-        keeps = (rationale_keep(thresholds) for thresholds in q.split(at_once))
+        keeps = (rationale_keep(thresholds) for thresholds in torch.split(q, at_once))
         pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in keeps]
         kept, left = torch.cat(pairs, 1)
         full, empty = predict(torch.stack([real, torch.zeros_like(real)]))

@@ -125,6 +125,8 @@ def _ranks(scores: Tensor) -> Tensor:
 def _select(rule: Rule, ranked: tuple[Tensor, Tensor | None]) -> Tensor:
     """(units,) bool: `Rule.select` on the device of the scores."""
     scores, ranks = ranked
-    if rule.threshold is not None or ranks is None:
+    if rule.threshold is not None:
         return scores > rule.threshold
+    if ranks is None:
+        raise ValueError("a rule that counts units needs their ranks")
     return ranks < rule.count(len(scores))

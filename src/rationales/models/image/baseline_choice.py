@@ -137,7 +137,7 @@ def choose_baselines(
     ]
     full = predict(images)
     predictions = predict(torch.cat(variants, 1).flatten(0, 1)).view(len(images), ROWS_PER_IMAGE, -1)
-    alone, patched, over, around = predictions.split([variant.shape[1] for variant in variants], 1)
+    alone, patched, over, around = torch.split(predictions, [variant.shape[1] for variant in variants], 1)
     alone, patched = (
         torch.cat([colours.expand(len(images), -1, -1), dependent], 1)
         for colours, dependent in ((plain.alone, alone), (plain.patched, patched))

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ from rationales.errors import ModelError
 from rationales.models.batch import Rows
 from rationales.models.batch.heads import Head, class_logits, probabilities
 from rationales.models.batch.memory import available_bytes, stored_bytes
-from rationales.models.batch.randomness import content_key
 from rationales.models.batch.threads import limited_threads, weight_count
 from rationales.models.display import label_list
 from rationales.models.fast.precision import weights_fingerprint
@@ -30,6 +28,7 @@ from rationales.models.image.baseline_choice import (
 )
 from rationales.models.image.baselines import baseline_images
 from rationales.models.image.batch import PATCH, ImageBatch, image_logits
+from rationales.models.image.encoded import EncodedImage, KnownPredictions, image_key
 from rationales.models.image.reading import (
     Fit,
     ImageInput,
@@ -46,25 +45,6 @@ AUTOMATIC = ("auto",)
 PREPARING_THREADS = 8  # that preprocess images while a GPU waits for them
 IMAGES_AT_ONCE = {"cuda": 32}  # images whose baselines are chosen together, by device; 4 elsewhere
 Preprocess = Callable[[ImageInput], Tensor]  # -> (channels, H, W), as the model reads it
-
-
-@dataclass(frozen=True)
-class EncodedImage:
-    """An image as the model reads it, ready to be explained."""
-
-    source: ImageInput
-    pixels: Tensor  # (channels, H, W) as the model reads it
-    real: Tensor  # (H, W) bool: not padding
-    baseline_choice: BaselineChoice | None = None  # where the baselines are chosen for each image
-    known: KnownPredictions | None = None  # what the model was asked to choose a plain colour; see `encode`
-
-
-@dataclass(frozen=True, eq=False)
-class KnownPredictions:
-    """Predictions for one image that need not be computed again while the weights stay as they are."""
-
-    logits: Tensor  # (classes,) of the image
-    baseline: Tensor  # (classes,) probabilities of its plain colour
 
 
 @dataclass(eq=False, repr=False)
@@ -152,7 +132,7 @@ class ImageModel(ModuleModel):
         device, dtype = self.device_and_dtype
         baseline_names = self._baseline_names(encoded)
         views, count = len(baseline_names[0]), len(encoded)
-        keys = [_key(seed, image) for image in encoded]
+        keys = [image_key(seed, image) for image in encoded]
         stacked = torch.stack([image.pixels for image in encoded]).to(device)
         pixels = stacked.to(dtype)
         height, width = pixels.shape[2:]
@@ -205,7 +185,9 @@ class ImageModel(ModuleModel):
                 chunk = encoded[begin : begin + at_once]
                 pixels = torch.stack([image.pixels for image in chunk]).to(device)
                 real = torch.stack([image.real for image in chunk]).to(device)
-                keys = [_key(0, image) for image in chunk]  # noise is judged by one sample, the same for every seed
+                keys = [
+                    image_key(0, image) for image in chunk
+                ]  # noise is judged by one sample, the same for every seed
                 choices += choose_baselines(pixels, self._candidates(pixels, real, keys), predict, plain)
         return choices
 
@@ -233,7 +215,8 @@ class ImageModel(ModuleModel):
         """(R, classes) logits of preprocessed images (R, channels, H, W), in single precision."""
         device, dtype = self.device_and_dtype
         pixels = pixels.to(device=device, dtype=dtype)
-        outputs = [image_logits(self.module, part).float() for part in pixels.split(self._budget(pixels[:1]))]
+        parts = torch.split(pixels, self._budget(pixels[:1]))
+        outputs = [image_logits(self.module, part).float() for part in parts]
         return class_logits(self.head, torch.cat(outputs))
 
     def _probabilities(self, pixels: Tensor) -> Tensor:
@@ -261,17 +244,17 @@ class ImageModel(ModuleModel):
     ) -> Tensor:
         """(views * P, channels, H, W): the baselines `names` of every image (P, channels, H, W), by view."""
         rows = pixels.repeat(len(names[0]), 1, 1, 1)
-        members: dict[str, list[tuple[int, int, int]]] = {}  # name -> row, image and key of each use
+        uses: dict[str, list[tuple[int, int, int]]] = {}  # name -> row, number and key of the images that use it
         for number, (image_names, key) in enumerate(zip(names, keys, strict=True)):
             for view, name in enumerate(image_names):
                 repeated = image_names[:view].count(name)  # the same baseline twice: another key, so that noise differs
-                members.setdefault(name, []).append((view * len(pixels) + number, number, key + repeated))
-        for name, uses in members.items():
-            row, number, key = map(list, zip(*uses, strict=True))
+                uses.setdefault(name, []).append((view * len(pixels) + number, number, key + repeated))
+        for name, table in uses.items():
+            row, number_of_row, key_of_row = (list(column) for column in zip(*table, strict=True))
             if name in self.custom_baselines:
                 rows[row] = self.custom_baselines[name].to(rows)
             else:
-                rows[row] = self._candidates(pixels[number], real[number], key)(name)
+                rows[row] = self._candidates(pixels[number_of_row], real[number_of_row], key_of_row)(name)
         return rows
 
     def normalisation(self, channels: int) -> tuple[Tensor, Tensor]:
@@ -311,13 +294,3 @@ def _notes(source: ImageInput, choice: BaselineChoice | None) -> tuple[Note, ...
         before, after = ("{1} × {0}".format(*size) for size in (source.reduced_from, source.size))
         notes.append(Note("reduced", f"an image of {before} pixels was reduced to {after}; scores are for that size"))
     return tuple(notes)
-
-
-def _key(seed: int, image: EncodedImage) -> int:
-    keys = _keys.setdefault(image.source, {})
-    if seed not in keys:
-        keys[seed] = content_key(seed, image.source.pixels.tobytes())
-    return keys[seed]
-
-
-_keys: WeakKeyDictionary[ImageInput, dict[int, int]] = WeakKeyDictionary()  # by seed; milliseconds for each image
