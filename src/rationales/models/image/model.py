@@ -185,9 +185,7 @@ class ImageModel(ModuleModel):
                 chunk = encoded[begin : begin + at_once]
                 pixels = torch.stack([image.pixels for image in chunk]).to(device)
                 real = torch.stack([image.real for image in chunk]).to(device)
-                keys = [
-                    image_key(0, image) for image in chunk
-                ]  # noise is judged by one sample, the same for every seed
+                keys = [image_key(0, image) for image in chunk]  # noise is judged by one sample, whatever the seed
                 choices += choose_baselines(pixels, self._candidates(pixels, real, keys), predict, plain)
         return choices
 
