@@ -37,7 +37,7 @@ def choose_rules(
     best, best_rank = [rules[0]] * batch.inputs, [(-1, -1.0)] * batch.inputs
     selected: list[Tensor] = [torch.empty(0)] * batch.inputs
     predictions = torch.full((2, *full.shape), torch.nan, device=full.device, dtype=full.dtype)
-    ranked = _ranked(batch, rules, scores)
+    ranked = _ranked(rules, scores)
     unsettled = list(range(batch.inputs))
     for group in _groups(rules, batch):
         remaining = batch if len(unsettled) == batch.inputs else batch.take(unsettled)
@@ -107,11 +107,11 @@ def _ask_missing_complements(batch: Batch, selected: Sequence[Tensor], predictio
         predictions[1, missing] = subset.predict((1 - keep) * subset.rows.real)
 
 
-def _ranked(batch: Batch, rules: Sequence[Rule], scores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
+def _ranked(rules: Sequence[Rule], scores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
     """Scores of each input and, where a rule counts units, their ranks: 0 is the best; of equal scores the first."""
     if all(rule.threshold is not None for rule in rules):
         return [(values, None) for values in scores]
-    if batch.grid is not None:  # all have the same number of units
+    if len({len(values) for values in scores}) == 1:  # images: one sort for all
         return list(zip(scores, _ranks(torch.stack(list(scores))), strict=True))
     return [(values, _ranks(values)) for values in scores]
 
