@@ -15,7 +15,7 @@ from rationales.models.image.loading import from_module
 from rationales.pipeline import rule_choice
 from rationales.pipeline.checks import SUFFICIENT
 from rationales.pipeline.rule_choice import choose_rules
-from rationales.rationale import Rule
+from rationales.rationale import Rule, by_label
 
 SIDE = 12
 SHARES = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
@@ -105,3 +105,21 @@ def test_a_threshold_selects_what_a_share_does_but_for_ties(scores, share):
     assert len(set(omitted.tolist())) <= 1  # equal scores at the boundary
     if not by_share.all():
         assert all(omitted == values[~by_share].max(initial=-1))
+
+
+@given(values=st.lists(st.floats(0, 1) | st.integers(0, 10**7).map(lambda tenth: tenth / 10**7), max_size=20))
+def test_probabilities_are_rounded_as_python_rounds(values):
+    labels = [str(number) for number in range(len(values))]
+    assert by_label(labels, values) == {label: round(value, 6) for label, value in zip(labels, values, strict=True)}
+
+
+def test_images_prepared_in_threads_are_the_same(monkeypatch):
+    """As on a GPU: several threads preprocess; order and pixels stay."""
+    model = from_module(network(), to_tensor, list("abc"), "small", ["black"])
+    sources = [model.read(np.full((20 + seed, 30, 3), 10 * seed, dtype=np.uint8), None) for seed in range(12)]
+    alone = model.prepare(sources)
+    model.parallel_preprocess = True
+    monkeypatch.setattr(type(model), "device_and_dtype", (torch.device("cuda"), torch.float32))
+    together = model.prepare(sources)
+    assert [image.source for image in together] == sources
+    assert all(torch.equal(*pair) for pair in zip((i.pixels for i in alone), (i.pixels for i in together), strict=True))

@@ -272,4 +272,9 @@ def _region(component: Any) -> Region:
 
 def by_label(labels: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     """Label -> probability, rounded to the precision of float32."""
-    return dict(zip(labels, [round(value, 6) for value in values], strict=True))
+    exact = np.asarray(values, dtype=np.float64)
+    scaled = exact * 1e6
+    rounded = np.rint(scaled) / 1e6
+    for index in np.flatnonzero(np.abs(scaled % 1 - 0.5) < 1e-4):  # the product may be rounded across the tie
+        rounded[index] = round(float(exact[index]), 6)
+    return dict(zip(labels, rounded.tolist(), strict=True))

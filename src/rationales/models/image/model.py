@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -101,7 +102,11 @@ class ImageModel(ModuleModel):
             if workers <= 1:
                 return [prepared(image) for image in images]
             with ThreadPoolExecutor(workers) as pool:
-                return list(pool.map(prepared, images))
+                encoded = list(pool.map(prepared, images))
+                list(
+                    pool.map(functools.partial(image_key, 0), encoded)
+                )  # remembered; hashing takes as long as resizing
+                return encoded
 
     def choose(self, encoded: list[EncodedImage], plain_baseline: bool = False) -> list[EncodedImage]:
         """The images of `prepare`, each with the choice of its baselines; see `encode`."""
