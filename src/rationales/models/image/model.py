@@ -103,9 +103,8 @@ class ImageModel(ModuleModel):
                 return [prepared(image) for image in images]
             with ThreadPoolExecutor(workers) as pool:
                 encoded = list(pool.map(prepared, images))
-                list(
-                    pool.map(functools.partial(image_key, 0), encoded)
-                )  # remembered; hashing takes as long as resizing
+                # keys are remembered: to hash an image takes as long as to resize it
+                list(pool.map(functools.partial(image_key, 0), encoded))
                 return encoded
 
     def choose(self, encoded: list[EncodedImage], plain_baseline: bool = False) -> list[EncodedImage]:
