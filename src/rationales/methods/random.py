@@ -18,6 +18,7 @@ class Random(Method):
 
     name: ClassVar[str] = "random"
     summary: ClassVar[str] = "uniform random numbers, the reference row of every table"
+    uses_baselines: ClassVar[bool] = False
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         numbers = uniform(fold(batch.rows.key, 0), batch.size[1])

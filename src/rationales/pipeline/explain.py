@@ -19,12 +19,13 @@ from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
 from rationales.models.batch.contrast import CHOSEN
+from rationales.models.batch.execution import limited_threads
 from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
 from rationales.pipeline import scoring, selection
-from rationales.pipeline.scoring import SHAPES, first_nonfinite, open_batch, run_method, shaped_scores
+from rationales.pipeline.scoring import SHAPES, encode_inputs, first_nonfinite, open_batch, run_method, shaped_scores
 from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
@@ -46,6 +47,7 @@ class _Request:
     snap: bool
     rule: Rule | None  # the user's selection in place of the method's
     curve: bool
+    plain_baseline: bool  # rationales are checked on one plain baseline, not on those chosen for the input
 
     def chunk(self, begin: int, end: int) -> _Request:
         """The request for the inputs from `begin` to `end`."""
@@ -68,7 +70,7 @@ class _Scored:
     """What a chunk of inputs was given by the method and the model, before it is described."""
 
     target: Tensor  # (inputs,)
-    scores: list[Tensor]  # (units,) for each input
+    scores: list[Tensor]  # (units,) for each input; those of images on the device
     rules: list[Rule]
     by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects
     selected: list[np.ndarray]  # the same after snapping to word groups
@@ -97,6 +99,7 @@ def explain(
     share: float | None = ...,
     top: int | None = ...,
     curve: bool = ...,
+    plain_baseline: bool | None = ...,
     names: Sequence[str] | None = ...,
     progress: Progress | None = ...,
 ) -> list[Rationale]: ...
@@ -119,6 +122,7 @@ def explain(
     share: float | None = ...,
     top: int | None = ...,
     curve: bool = ...,
+    plain_baseline: bool | None = ...,
     names: str | None = ...,
     progress: Progress | None = ...,
 ) -> Rationale: ...
@@ -140,6 +144,7 @@ def explain(
     share: float | None = None,
     top: int | None = None,
     curve: bool = False,
+    plain_baseline: bool | None = None,
     names: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Rationale | list[Rationale]:
@@ -158,7 +163,9 @@ def explain(
     `threshold`, `share` or `top`: which units make
     the rationale (score above it, that share of all units, that many), in place of the method's own rule; the
     probabilities are those of this selection. `curve`: also ask the model about selections of other sizes
-    (`Rationale.curve`). `progress` is called with the share done, from 0 to 1.
+    (`Rationale.curve`). `plain_baseline`: for images whose baselines are chosen by the model, whether a rationale is
+    checked on the least informative plain colour alone, at nearly no cost; by default where the method's scores do not
+    depend on baselines (grad-cam, saliency). `progress` is called with the share done, from 0 to 1.
     """
     if not isinstance(model, Model):
         model = as_model(model)
@@ -174,8 +181,12 @@ def explain(
     if shape is not None:
         check_option("shape", shape, "str", SHAPES)
     check_option("snap", snap, "bool", ())
+    resolved_method = resolve_method(method, options, model.kind)
+    if plain_baseline is None:
+        plain_baseline = not resolved_method.uses_baselines
+    check_option("plain_baseline", plain_baseline, "bool", ())
     request = _Request(
-        method=resolve_method(method, options, model.kind),
+        method=resolved_method,
         targets=scoring.target_numbers(model, target, len(raw_inputs)),
         rivals=scoring.rival_numbers(model, against, len(raw_inputs)),
         seed=whole_number("the seed", seed),
@@ -184,6 +195,7 @@ def explain(
         snap=snap,
         rule=_requested_rule(threshold, share, top),
         curve=curve,
+        plain_baseline=plain_baseline,
     )
     sources = [model.read(value, titles[number] if titles else None) for number, value in enumerate(raw_inputs)]
     for number, source in enumerate(sources):
@@ -203,15 +215,17 @@ def _explain_chunk(
 ) -> list[Rationale]:
     """The rationales of inputs that are explained together."""
     started = time.perf_counter()
-    encoded = model.encode(sources)
+    encoded = encode_inputs(model, sources, request.plain_baseline)
     titles = [model.title(source) for source in sources]
     with open_batch(model, encoded, request.seed) as batch:
         scored = _score(model, batch, encoded, titles, request, progress)
     seconds = round((time.perf_counter() - started) / len(sources), 6)
     versions = _versions()
-    return [
-        _describe(model, encoded[number], number, scored, request, seconds, versions) for number in range(len(encoded))
-    ]
+    with limited_threads(0):  # small work on the host: more threads would only wait for each other
+        return [
+            _describe(model, encoded[number], number, scored, request, seconds, versions)
+            for number in range(len(encoded))
+        ]
 
 
 def _score(
@@ -223,8 +237,7 @@ def _score(
     progress: Progress | None,
 ) -> _Scored:
     """Scores, selections and the model's predictions for them."""
-    with torch.no_grad():
-        logits = batch.logits(batch.ones())
+    logits = batch.full_logits()
     _check_logits(logits, batch, titles)
     full = batch.pool(batch.probabilities(logits)).mean(-2)
     requested = torch.tensor([-1 if target is None else target for target in request.targets], device=batch.device)
@@ -238,22 +251,32 @@ def _score(
         question_target, question_full = torch.full_like(target, CHOSEN), question.predict()
     attribution = run_method(question, request.method, question_target, progress)
     row_scores, row_span_scores = shaped_scores(batch, attribution, request.smooth, request.shape)
-    scores = [values.float().cpu() for values in batch.gather(row_scores)]
+    unit_scores = [values.float() for values in batch.gather(row_scores)]  # on the device
+    scores = [values.cpu() for values in unit_scores]
     _check_scores(scores, titles, request.method)
-    span_scores = scores
-    if row_span_scores is not None and request.rule is None:
-        span_scores = [values.float().cpu() for values in batch.gather(row_span_scores)]
+    choice = None
     if request.rule is None:
-        rules = choose_rules(question, request.method.rules, span_scores, question_target, question_full)
+        span_scores = unit_scores
+        if row_span_scores is not None:
+            span_scores = [values.float() for values in batch.gather(row_span_scores)]
+        choice = choose_rules(question, request.method.rules, span_scores, question_target, question_full)
+        rules, chosen = choice.rules, choice.selected
     else:
         rules = [request.rule] * batch.inputs
-    by_rule = [rule.select(values.numpy()) for rule, values in zip(rules, scores, strict=True)]
-    selected = [rule.select(values.numpy()) for rule, values in zip(rules, span_scores, strict=True)]
+        chosen = [request.rule.select(values.numpy()) for values in scores]
+    by_rule = chosen
+    if row_span_scores is not None:  # what the rule selects by the scores of units is another selection
+        by_rule = [rule.select(values.numpy()) for rule, values in zip(rules, scores, strict=True)]
+    selected = chosen
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
-        words, values = [text.units for text in encoded], [unit_scores.numpy() for unit_scores in scores]
-        selected = snap_selections(question, question_target, question_full, words, values, selected)
-    keep = batch.spread([torch.from_numpy(units).float() for units in selected])
-    predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
+        words, values = [text.units for text in encoded], [input_scores.numpy() for input_scores in scores]
+        selected = snap_selections(question, question_target, question_full, words, values, chosen)
+    if choice is not None and selected is chosen and question is batch:
+        empty = batch.predict(batch.zeros()) if batch.known_baseline is None else batch.known_baseline
+        predicted = torch.stack([choice.rationale, choice.complement, empty.to(full)])
+    else:
+        keep = batch.spread([torch.from_numpy(units).float() for units in selected])
+        predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
     probabilities = dict(
         zip(("full", "rationale", "complement", "baseline"), torch.cat([full[None], predicted]).cpu(), strict=True)
     )
@@ -262,6 +285,8 @@ def _score(
     _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
     steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
     notes = attribution.notes or [[] for _ in range(batch.inputs)]
+    if model.kind == "image":  # resized to the image, which the device does faster
+        scores = unit_scores
     return _Scored(target, scores, rules, by_rule, selected, probabilities, thresholds, curve, steps, stop, notes)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -90,6 +90,14 @@ def two_class_probabilities(
         share = by_label[target] / total if total > 0 else 0.5
         shares[name] = {target: share, against: 1 - share}
     return shares
+
+
+def encode_inputs(model: Model, sources: Sequence[Any], plain_baseline: bool) -> Sequence[Any]:
+    """The inputs divided into units and rows; with `plain_baseline`, images get the least informative plain colour."""
+    if plain_baseline and model.kind == "image":
+        encoded: Sequence[Any] = cast("Any", model).encode(sources, plain_baseline=True)
+        return encoded
+    return model.encode(sources)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -10,15 +11,21 @@ import torch
 from torch import nn
 
 import rationales
+from rationales.models.batch.rows import content_key
 from rationales.models.image.baseline_choice import (
     BASELINE_COUNT,
     CANDIDATES,
     PATCH,
-    choose_baselines,
+    PLAIN_COLOURS,
+    ROWS_PER_IMAGE,
+    PlainPredictions,
+    choices_of,
+    choose_plain,
     informativeness,
     patch_mask,
     remaining_decision,
 )
+from rationales.models.image.baselines import baseline
 from rationales.models.image.loading import from_module
 from rationales.models.image.model import AUTOMATIC
 
@@ -99,7 +106,7 @@ def test_about_half_of_a_picture_lies_under_patches_and_they_are_always_the_same
 
 
 def test_what_a_model_is_sure_of_is_not_chosen():
-    result = rationales.explain(model(), picture(), method="random")
+    result = rationales.explain(model(), picture(), method="occlusion")
     (note,) = [candidate for candidate in result.notes if candidate.kind == "baselines"]
     chosen_names = result.baseline.split(", ")
     assert "black" in chosen_names
@@ -117,12 +124,11 @@ def test_named_baselines_are_taken_as_they_are():
 def test_the_choice_does_not_depend_on_company_or_seed():
     auto_model = model()
     pictures = [picture(seed) for seed in range(11)]  # more than are asked at once
-    together = rationales.explain(auto_model, pictures, method="random")
-    for number in (0, 8, 10):
-        assert (
-            rationales.explain(auto_model, pictures[number], method="random", seed=3).baseline
-            == together[number].baseline
-        )
+    for method in ("occlusion", "random"):
+        together = rationales.explain(auto_model, pictures, method=method)
+        for number in (0, 8, 10):
+            alone = rationales.explain(auto_model, pictures[number], method=method, seed=3)
+            assert alone.baseline == together[number].baseline
 
 
 def test_a_batch_made_of_other_encodings_chooses_then():
@@ -150,11 +156,8 @@ def test_several_labels_at_once():
 
 def answering(*views):
     """A choice for one picture of class 1, given the probabilities of class 0 for all candidates in all four ways."""
-    predictions = torch.tensor([[p, 1 - p] for view in views for p in view])
-    order = iter([torch.tensor([[0.0, 1.0]]), predictions])
-    (choice,) = choose_baselines(
-        [torch.zeros(3, 4, 4)], lambda _n, _name: torch.zeros(3, 4, 4), lambda _pixels: next(order)
-    )
+    predictions = [torch.tensor([[[p, 1 - p] for p in view]]) for view in views]
+    (choice,) = choices_of(torch.tensor([[0.0, 1.0]]), *predictions)
     return choice
 
 
@@ -207,5 +210,120 @@ def test_a_plain_picture_is_told_by_noise_alone():
     assert not torch.equal(first, second)  # drawn anew each time
     assert not torch.equal(second, third)
     assert torch.equal(auto_model.batch(encoded).baseline_values, batch.baseline_values)
-    result = rationales.explain(auto_model, np.full((SIDE, SIDE, 3), 80, dtype=np.uint8), method="random")
+    result = rationales.explain(auto_model, np.full((SIDE, SIDE, 3), 80, dtype=np.uint8), method="occlusion")
     assert result.baseline == "noise"
+
+
+class Counting(nn.Module):
+    """A convolution and a mean; counts the images that go through it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+        self.rows = 0
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        self.rows += len(pixels)
+        return 5 * self.layers(pixels)
+
+    def rows_of(self, function) -> int:
+        before = self.rows
+        function()
+        return self.rows - before
+
+
+def counting_model():
+    return from_module(Counting().eval(), to_tensor, list("abcd"), "counting", None)
+
+
+def slow_choices(auto_model, encoded):
+    """The choices as the module's docstring says them, one image and one candidate at a time."""
+    hidden = patch_mask(SIDE, SIDE)
+
+    def predict(pixels):
+        with torch.no_grad():
+            return auto_model.module(pixels[None]).softmax(-1)[0]
+
+    for image in encoded:
+        key = content_key(0, image.source.pixels.tobytes())
+        candidates = {
+            name: baseline(name, image.pixels, auto_model.mean_colour, key, image.real) for name in CANDIDATES
+        }
+        views = {
+            "alone": lambda pixels: pixels,
+            "patched": lambda pixels, mean=candidates["mean"]: torch.where(hidden, pixels, mean),
+            "over": lambda pixels, image=image: torch.where(hidden, pixels, image.pixels),
+            "around": lambda pixels, image=image: torch.where(hidden, image.pixels, pixels),
+        }
+        predictions = [torch.stack([predict(view(candidates[name])) for name in CANDIDATES]) for view in views.values()]
+        yield choices_of(predict(image.pixels)[None], *(values[None] for values in predictions))[0]
+
+
+def test_the_batched_choice_equals_the_slow_one():
+    auto_model = counting_model()
+    encoded = auto_model.encode([auto_model.read(picture(seed), None) for seed in range(6)])
+    for image, expected in zip(encoded, slow_choices(auto_model, encoded), strict=True):
+        assert image.baseline_choice.names == expected.names
+        assert image.baseline_choice.fitting == expected.fitting
+        by_name = dict(image.baseline_choice.informativeness)
+        assert by_name == {name: pytest.approx(value, abs=1e-5) for name, value in expected.informativeness}
+
+
+class TestPlainColours:
+    """A method that uses no baselines: its rationale is checked on the plain colour that tells the model least."""
+
+    def test_the_model_is_asked_about_them_once_and_again_after_training(self):
+        auto_model = counting_model()
+        sources = [auto_model.read(picture(seed), None) for seed in range(2)]
+        auto_model.encode(sources)
+        known = auto_model.module.rows_of(lambda: auto_model.encode(sources))
+        assert known == 2 * (1 + ROWS_PER_IMAGE)
+        assert auto_model.module.rows_of(lambda: auto_model.encode(sources, plain_baseline=True)) == 2
+        with torch.no_grad():
+            auto_model.module.layers[0].weight.mul_(-1)
+            auto_model.module.layers[0].weight[0, 0, 0, 0] = 3.0
+        assert auto_model.module.rows_of(lambda: auto_model.encode(sources)) == known + 2 * len(PLAIN_COLOURS)
+
+    def test_the_colour_is_the_least_informative_by_hand(self):
+        full = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+        alone = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+        first, second = choose_plain(full, PlainPredictions(alone, alone))
+        # (shared + largest) / 2 for black, white, mean: 0.95, 0.55, 0.55, of which white shares less; 0.55, 0.85, 0.55
+        assert first.names == ("white",)
+        assert second.names == ("black",)
+        assert [name for name, _ in first.informativeness] == ["white", "mean", "black"]
+
+    @pytest.mark.parametrize("method", ["grad-cam", "saliency", "random"])
+    def test_results_say_so(self, method):
+        result = rationales.explain(counting_model(), picture(), method=method)
+        assert result.baseline in PLAIN_COLOURS
+        (note,) = [note for note in result.notes if note.kind == "baselines"]
+        assert note.message.startswith("the method uses no baseline")
+
+    def test_probabilities_are_those_of_that_colour(self):
+        auto_model = counting_model()
+        for pixels in (picture(), picture(1)[:10]):  # the second is squashed
+            result = rationales.explain(auto_model, pixels, method="grad-cam")
+            named = from_module(auto_model.module, to_tensor, list("abcd"), "counting", [result.baseline])
+            same = rationales.explain(named, pixels, method="grad-cam")
+            assert np.array_equal(result.scores, same.scores)
+            assert result.rule == same.rule
+            for name, by_label in result.probabilities.items():
+                assert by_label == pytest.approx(same.probabilities[name], abs=2e-6)
+
+    def test_few_rows_go_through_the_model(self):
+        auto_model = counting_model()
+        explain = functools.partial(rationales.explain, auto_model, picture(), method="grad-cam")
+        explain()
+        # the image, Grad-CAM, at most four selections with their complements
+        assert auto_model.module.rows_of(explain) <= 1 + 1 + 8
+
+    def test_methods_that_are_compared_have_the_same_baselines(self):
+        both = rationales.compare(counting_model(), picture(), methods=["occlusion", "saliency"])
+        assert len({rationale.baseline for rationale in both.rationales}) == 1
+        assert rationales.explain(counting_model(), picture(), method="saliency", plain_baseline=False).baseline == (
+            both.rationales[0].baseline
+        )

@@ -22,7 +22,7 @@ from rationales.evaluation.faithfulness.levels import LevelSelections, check_sco
 from rationales.evaluation.faithfulness.removal import Variants, variant_probabilities
 from rationales.evaluation.protocols import FILL, Protocol, find_protocol
 from rationales.models.batch.rows import content_key
-from rationales.models.image.model import EncodedImage
+from rationales.models.image.encoded import EncodedImage
 from rationales.models.model import Model
 from rationales.rationale import Grid, Rationale
 

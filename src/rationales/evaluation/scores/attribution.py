@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rationales.methods import Attribution, Method
 from rationales.models.batch import Batch
-from rationales.models.image.model import EncodedImage
+from rationales.models.image.encoded import EncodedImage
 from rationales.models.model import Model
 from rationales.pipeline.scoring import open_batch, run_method, shaped_scores
 

@@ -25,7 +25,8 @@ from rationales.evaluation.scores.attribution import RawScores
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.files import write_bytes
 from rationales.methods import Method
-from rationales.models.image.model import EncodedImage, ImageModel
+from rationales.models.image.encoded import EncodedImage
+from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 

@@ -26,6 +26,7 @@ class GradCam(Method):
 
     name: ClassVar[str] = "grad-cam"
     summary: ClassVar[str] = "the last feature maps of an image model, weighted by their gradients"
+    uses_baselines: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("gradients", "feature maps")
 
     output: str = option("logit", "output of the model that is explained, for the target", *OUTPUTS)

@@ -22,6 +22,7 @@ class GuidedBackpropagation(GradientMethod):
 
     name: ClassVar[str] = "guided-backpropagation"
     summary: ClassVar[str] = "gradients that pass back through ReLUs only where they are positive"
+    uses_baselines: ClassVar[bool] = False
 
     reduce: str = option("norm", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)
 

@@ -19,6 +19,7 @@ class InputXGradient(GradientMethod):
 
     name: ClassVar[str] = "input-x-gradient"
     summary: ClassVar[str] = "embedding or pixel values times gradient; one backward pass"
+    uses_baselines: ClassVar[bool] = False
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         return Attribution(self.gradient_scores(batch, target, _at_input, progress, baseline=False))

@@ -20,6 +20,7 @@ class Saliency(GradientMethod):
 
     name: ClassVar[str] = "saliency"
     summary: ClassVar[str] = "size of the gradient at each unit; one backward pass"
+    uses_baselines: ClassVar[bool] = False
 
     reduce: str = option("norm", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)
 

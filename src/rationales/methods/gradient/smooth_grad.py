@@ -22,6 +22,7 @@ class SmoothGrad(GradientMethod):
 
     name: ClassVar[str] = "smooth-grad"
     summary: ClassVar[str] = "size of the mean gradient over noisy copies of the input"
+    uses_baselines: ClassVar[bool] = False
     presets: ClassVar[Presets] = {
         "text": {"default": {}},
         "image": {"default": {"noise": 0.5}},  # about 15 % of a photograph's range, as in the paper

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
 from rationales.models.batch.rows import normal
+from rationales.models.fast.precision import weights_fingerprint
 
 _EXTRA = 8  # most tokens before those of the patches: class, distillation, registers
 _NEVER = (nn.Dropout, nn.Softmax, nn.Linear)  # outputs may have the shape of feature maps, but are none
@@ -49,6 +51,9 @@ class FeatureMap:
     layout: FeatureLayout
 
 
+_remembered: WeakKeyDictionary[nn.Module, tuple[object, FeatureMap]] = WeakKeyDictionary()
+
+
 def layout_of(shape: torch.Size, grid: tuple[int, int]) -> FeatureLayout | None:
     """The layout of an output of this shape over an image of this height and width; None if it has none."""
     if len(shape) == 4:
@@ -69,8 +74,19 @@ def find_feature_map(
     """The last feature map that the logits depend on, or the output of the sub-module called `layer`.
 
     `run`: input of a row -> logits; `like` (1, *read): its shape, device and type; `grid`: height and width. The choice
-    is made on an image of noise, so that it depends on the model and not on the input.
+    is made on an image of noise, so that it depends on the model and not on the input, and is remembered as long as the
+    weights stay as they are.
     """
+    state = (layer, grid, like.shape, like.dtype, weights_fingerprint(module))
+    remembered = _remembered.get(module)
+    if remembered is None or remembered[0] != state:
+        remembered = _remembered[module] = (state, _search(module, run, like, grid, layer))
+    return remembered[1]
+
+
+def _search(
+    module: nn.Module, run: Callable[[Tensor], Tensor], like: Tensor, grid: tuple[int, int], layer: str
+) -> FeatureMap:
     named = dict(module.named_modules())
     if layer and layer not in named:
         near = [name for name in named if layer.rpartition(".")[-1] in name][:5] or list(named)[-5:]

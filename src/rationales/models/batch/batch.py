@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ NO_GRADIENTS = (
     "the model gives no gradients with respect to its input (it runs under no_grad, or rounds values); "
     "use a method that needs none: occlusion, shapley-sampling, kernel-shap or lime"
 )
+_differentiable: WeakSet[nn.Module] = WeakSet()  # modules that `check_gradients` need not run again
 T = TypeVar("T")
 
 
@@ -47,6 +49,8 @@ class Batch(ABC):
     grid: tuple[int, int] | None  # height and width if units are the pixels of a grid, row by row
     budget: int  # most that goes through the model at once: rows x cost of the longest (see `cost`)
     plans: dict[tuple[int, int, int], tuple[list[Piece], Tensor]] = field(default_factory=dict, init=False, repr=False)
+    # (inputs, classes) probabilities of the baselines, where the model was asked before; derived batches have none
+    known_baseline: Tensor | None = field(default=None, init=False, repr=False)
     _work: int | None = field(default=None, init=False, repr=False)
 
     # -- implemented by every kind of model ---------------------------------------------------------------------
@@ -168,6 +172,11 @@ class Batch(ABC):
                 result = self.fit(lambda: self._run(flat, variants, noise))
         return result.reshape(*keep.shape[:-1], self.classes)
 
+    def full_logits(self) -> Tensor:
+        """(S, classes): the logits of the inputs as they are, without gradients."""
+        with torch.no_grad():
+            return self.logits(self.ones())
+
     def threads(self, variants: int = 1) -> AbstractContextManager[None]:
         """Context with as many threads as a forward pass of this many variants of all rows is worth."""
         return limited_threads(variants * self.work()) if self.device.type == "cpu" else nullcontext()
@@ -190,7 +199,13 @@ class Batch(ABC):
         return self.fit(lambda: self._pieces(flat, variants, lead[-1], self.forward_from)).reshape(*lead, self.classes)
 
     def check_gradients(self) -> None:
-        """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep."""
+        """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep.
+
+        A module of images is checked once.
+        """
+        module = self.modules[0] if self.grid is not None else None
+        if module is not None and module in _differentiable:
+            return
         cost = self.cost()
         row = min(range(len(cost)), key=lambda index: cost[index])
         index = torch.tensor([row], device=self.device)
@@ -205,6 +220,8 @@ class Batch(ABC):
                 raise ModelError(f"{NO_GRADIENTS} ({error})") from error
         if not logits.requires_grad:
             raise ModelError(NO_GRADIENTS)
+        if module is not None:
+            _differentiable.add(module)
 
     def fit(self, compute: Callable[[], T]) -> T:
         """The result of `compute`, called again with half the budget if memory runs out; results do not change."""

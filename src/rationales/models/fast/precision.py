@@ -38,7 +38,7 @@ def copy_in_dtype(modules: Sequence[nn.Module], dtype: torch.dtype) -> list[nn.M
     Small copies are cached as long as the module lives and its weights do not change.
     """
     cached = _copies.setdefault(modules[0], {})
-    current_fingerprint = _fingerprint(modules[0])
+    current_fingerprint = weights_fingerprint(modules[0])
     if dtype in cached and cached[dtype].fingerprint == current_fingerprint:
         return cached[dtype].modules
     cached.pop(dtype, None)
@@ -113,8 +113,8 @@ def _cached_copies(batch: Batch, dtype: torch.dtype) -> list[_Copy]:
     return copies if len(copies) == len(batch.modules) else []
 
 
-def _fingerprint(module: nn.Module) -> Fingerprint:
-    """Changes with any training step, even one that autograd does not see."""
+def weights_fingerprint(module: nn.Module) -> Fingerprint:
+    """Address and norm of every weight; changes with any training step, even one that autograd does not see."""
     tensors = [*module.parameters(), *module.buffers()]
     numbers = [value.detach() for value in tensors if value.is_floating_point()]
     sizes = torch._foreach_norm(numbers) if numbers else []  # noqa: SLF001  # one kernel for all weights

@@ -4,6 +4,10 @@ Every candidate is shown to the model alone, in patches on the mean colour, and 
 because a mask creates edges that the image does not have: a model that looks for texture or contrast takes the edges
 of a black baseline for its cause. A baseline may also be a cause itself: for a model that looks for blur every uniform
 colour is blurred, and only noise removes the blur.
+
+A plain colour alone, or in patches on the mean colour, is the same for every image: the model is asked about these once
+(`PlainPredictions`). A method that uses no baselines needs one only to check its rationale; for it the best plain
+colour is chosen, which asks the model nothing about the image beyond its prediction (`choose_plain`).
 """
 
 from __future__ import annotations
@@ -15,14 +19,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-CANDIDATES = ("black", "white", "mean", "blur-10", "blur-20", "noise")
+PLAIN_COLOURS = ("black", "white", "mean")
+CANDIDATES = (*PLAIN_COLOURS, "blur-10", "blur-20", "noise")
 BASELINE_COUNT = 3  # baselines chosen for an image
 PATCH_BACKGROUND = "mean"  # candidate that patches are pasted on
 PATCH = 8  # pixels a side
 MAX_LOG_ODDS_GAP = 2.0  # candidates whose remaining decision exceeds the least of all by more do not fit
 NEGLIGIBLE_SHARE = 0.05  # of the decision without the image; below it every candidate fits
 DIGITS = 3  # beyond them, informativeness counts as equal and the remaining decision breaks the tie
-IMAGES_AT_ONCE = 4  # images whose candidates go through the model together
+# Rows that go through the model for the choice of one image, beside the image: three candidates alone and in patches on
+# the mean colour, all six in patches on the image and around patches of the image.
+ROWS_PER_IMAGE = 18
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,12 @@ class BaselineChoice:
 
     informativeness: tuple[tuple[str, float], ...]  # (name, 0 (nothing) to 1 (everything)), the least first
     fitting: tuple[str, ...]  # candidates that leave little of the decision, in the same order
+    count: int = BASELINE_COUNT  # baselines that are used
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The `BASELINE_COUNT` chosen baselines; where fewer fit, they are repeated in order."""
-        return tuple(self.fitting[i % len(self.fitting)] for i in range(BASELINE_COUNT))
+        """The `count` chosen baselines; where fewer fit, they are repeated in order."""
+        return tuple(self.fitting[i % len(self.fitting)] for i in range(self.count))
 
     @property
     def message(self) -> str:
@@ -45,6 +53,13 @@ class BaselineChoice:
         def listed(names: Sequence[str]) -> str:
             return ", ".join(f"{name} {informativeness[name]:.2f}" for name in names)
 
+        if self.count == 1:
+            return (
+                f"the method uses no baseline; to check its rationale, replaced pixels become {listed(self.names)}, "
+                f"the plain colour that tells the model least about this image (0: nothing, 1: all; left out: "
+                f"{listed([name for name in informativeness if name not in self.names])}); "
+                "name baselines to decide yourself"
+            )
         groups = {
             "they tell it more: ": self.fitting[BASELINE_COUNT:],
             "with them more of the decision is left: ": [name for name in informativeness if name not in self.fitting],
@@ -83,33 +98,76 @@ def remaining_decision(full: Tensor, views: Sequence[Tensor]) -> Tensor:
     return torch.stack([torch.logit(shared_decision(full, view), eps=1e-6) for view in views]).mean(0)
 
 
-def choose_baselines(
-    images: Sequence[Tensor], candidate: Callable[[int, str], Tensor], predict: Callable[[Tensor], Tensor]
-) -> list[BaselineChoice]:
-    """The choice for every preprocessed image (channels, H, W).
+@dataclass(frozen=True, eq=False)
+class PlainPredictions:
+    """Probabilities (plain colours, classes) that do not depend on the image: `PLAIN_COLOURS` alone and in patches."""
 
-    `candidate(i, name)` returns a baseline of image `i`; `predict` the probabilities of (R, channels, H, W).
+    alone: Tensor
+    patched: Tensor  # on the mean colour
+
+    @classmethod
+    def ask(cls, colours: Tensor, predict: Callable[[Tensor], Tensor]) -> PlainPredictions:
+        """The model's predictions; `colours` (plain colours, channels, H, W) is as the model reads them."""
+        background = colours[PLAIN_COLOURS.index(PATCH_BACKGROUND)]
+        hidden = patch_mask(*colours.shape[-2:]).to(colours.device)
+        alone, patched = predict(torch.cat([colours, torch.where(hidden, colours, background)])).chunk(2)
+        return cls(alone, patched)
+
+
+def choose_baselines(
+    images: Tensor,
+    candidate: Callable[[str], Tensor],
+    predict: Callable[[Tensor], Tensor],
+    plain: PlainPredictions,
+) -> list[BaselineChoice]:
+    """The choice for every preprocessed image (P, channels, H, W).
+
+    `candidate(name)` returns (P, channels, H, W), a baseline of every image; `predict` the probabilities of
+    (R, channels, H, W).
     """
+    baselines = torch.stack([candidate(name) for name in CANDIDATES], 1)  # (P, B, channels, H, W)
+    background, image = baselines[:, CANDIDATES.index(PATCH_BACKGROUND), None], images[:, None].to(baselines)
+    hidden = patch_mask(*images.shape[-2:]).to(images.device)
+    image_dependent = baselines[:, len(PLAIN_COLOURS) :]
+    variants = [
+        image_dependent,
+        torch.where(hidden, image_dependent, background),
+        torch.where(hidden, baselines, image),
+        torch.where(hidden, image, baselines),
+    ]
+    full = predict(images)
+    predictions = predict(torch.cat(variants, 1).flatten(0, 1)).view(len(images), ROWS_PER_IMAGE, -1)
+    alone, patched, over, around = torch.split(predictions, [variant.shape[1] for variant in variants], 1)
+    alone, patched = (
+        torch.cat([colours.expand(len(images), -1, -1), dependent], 1)
+        for colours, dependent in ((plain.alone, alone), (plain.patched, patched))
+    )
+    return choices_of(full, alone, patched, over, around)
+
+
+def choices_of(full: Tensor, alone: Tensor, patched: Tensor, over: Tensor, around: Tensor) -> list[BaselineChoice]:
+    """The choices for P images from (P, classes), four times (P, B, classes) probabilities.
+
+    `full`: of the images; `alone`, `patched`: of the candidates, and of patches of them on the mean colour; `over`,
+    `around`: of patches of the candidates on the image, and of patches of the image on the candidates.
+    """
+    information = informativeness(full, alone, patched)
+    remaining = (remaining_decision(full, (alone, patched)) * 2 + remaining_decision(full, (over, around))) / 3
+    # where the model gives NaN all fit, and `explain` reports the model
+    fits = ~(remaining > remaining.amin(1, keepdim=True) + MAX_LOG_ODDS_GAP)
+    fits |= decision_without_image(full, alone, patched) < NEGLIGIBLE_SHARE
+    table = zip(information.tolist(), remaining.tolist(), fits.tolist(), strict=True)
+    return [_choice(*values) for values in table]
+
+
+def choose_plain(full: Tensor, plain: PlainPredictions) -> list[BaselineChoice]:
+    """The plain colour that tells the model least about each image, from `full` (P, classes) probabilities."""
+    alone, patched = (values.expand(len(full), -1, -1) for values in (plain.alone, plain.patched))
+    information, remaining = informativeness(full, alone, patched), remaining_decision(full, (alone, patched))
     choices = []
-    for begin in range(0, len(images), IMAGES_AT_ONCE):
-        numbers = range(begin, min(begin + IMAGES_AT_ONCE, len(images)))
-        full = predict(torch.stack([images[i] for i in numbers]))
-        variants = []
-        for i in numbers:
-            baselines = torch.stack([candidate(i, name) for name in CANDIDATES])
-            background, image = baselines[CANDIDATES.index(PATCH_BACKGROUND)], images[i].to(baselines)
-            hidden = patch_mask(*image.shape[-2:]).to(image.device)
-            on_background, on_image = (torch.where(hidden, baselines, below) for below in (background, image))
-            variants.append(torch.stack([baselines, on_background, on_image, torch.where(hidden, image, baselines)]))
-        predictions = predict(torch.cat(variants).flatten(0, 1)).view(len(numbers), 4, len(CANDIDATES), -1)
-        alone, patched, over, around = predictions.unbind(1)
-        information = informativeness(full, alone, patched)
-        remaining = (remaining_decision(full, (alone, patched)) * 2 + remaining_decision(full, (over, around))) / 3
-        # where the model gives NaN all fit, and `explain` reports the model
-        fits = ~(remaining > remaining.amin(1, keepdim=True) + MAX_LOG_ODDS_GAP)
-        fits |= decision_without_image(full, alone, patched) < NEGLIGIBLE_SHARE
-        per_image = zip(information.tolist(), remaining.tolist(), fits.tolist(), strict=True)
-        choices += [_choice(*values) for values in per_image]
+    for by_colour, left_over in zip(information.tolist(), remaining.tolist(), strict=True):
+        choice = _choice(by_colour, left_over, [True] * len(PLAIN_COLOURS))
+        choices.append(BaselineChoice(choice.informativeness, choice.fitting[:1], count=1))
     return choices
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -30,12 +31,23 @@ def baseline(
         if not bool(((name >= 0) & (name <= 1)).all()):
             raise OptionError("the baseline image has values outside of [0, 1], or NaN; give pixels in [0, 1]")
         return name.to(pixels)
+    keys = torch.tensor([key], device=pixels.device)
+    return baseline_images(name, pixels[None], mean_colour, keys, None if real is None else real[None])[0]
+
+
+def baseline_images(
+    name: str, pixels: Tensor, mean_colour: Sequence[float], keys: Tensor, real: Tensor | None = None
+) -> Tensor:
+    """(P, 3, H, W): the uninformative images that replace P images `pixels` (P, 3, H, W) in [0, 1].
+
+    `name`: one of `BASELINES`. `keys`: (P,) int64, the seeds of the uniform noise. `real`: (P, H, W) bool.
+    """
     if name == "noise":
-        return uniform(torch.tensor([key], device=pixels.device), pixels.numel()).view(pixels.shape).to(pixels)
+        return uniform(keys, pixels[0].numel()).view(pixels.shape).to(pixels)
     colours = {"black": (0.0, 0.0, 0.0), "white": (1.0, 1.0, 1.0), "mean": mean_colour}
     if name in colours:
         return torch.as_tensor(colours[name]).to(pixels)[:, None, None].expand_as(pixels).clone()
-    return blur(pixels, blur_radius(name), real)
+    return blur(pixels, blur_radius(name), None if real is None else real[:, None])
 
 
 def blur_radius(name: str) -> float:
@@ -57,6 +69,7 @@ def blur(pixels: Tensor, radius: float, real: Tensor | None = None) -> Tensor:
     return torch.where(real, mixed, pixels)
 
 
+@functools.lru_cache(8)
 def _gaussian(size: int, radius: float) -> Tensor:
     """(size, size): the weight of every pixel in every blurred pixel; the image is mirrored at its border."""
     reach = math.ceil(4 * radius)

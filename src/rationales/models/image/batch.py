@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -26,6 +26,17 @@ class ImageBatch(ValueBatch):
     """
 
     input_axes: ClassVar[int] = 3
+
+    known_logits: Tensor | None = field(default=None, init=False, repr=False)  # (inputs, classes), as `known_baseline`
+
+    def full_logits(self) -> Tensor:
+        """(S, classes): an image is the same on every baseline, so each goes through the model once."""
+        with torch.no_grad(), self.threads():
+            logits = self.known_logits
+            if logits is None:
+                first = torch.arange(self.distinct, device=self.device)
+                logits = self.logits_from(self.input_embeddings(first))
+        return logits.to(self.dtype)[self.rows.mask]
 
     def cost(self) -> list[int]:
         return [1] * self.size[0]

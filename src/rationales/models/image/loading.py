@@ -60,7 +60,7 @@ def _refitted(model: ImageModel, kind: str) -> ImageModel:
     def preprocess(image: ImageInput) -> Tensor:
         return (fit_image(image, fit)[0] - shift) / scale
 
-    return replace(model, preprocess=preprocess, fit=fit)
+    return replace(model, preprocess=preprocess, fit=fit, parallel_preprocess=True)
 
 
 def _baselines(model: ImageModel, requested: Any) -> tuple[tuple[str, ...], dict[str, Tensor]]:
@@ -111,7 +111,8 @@ def from_pixels(
     def preprocess(image: ImageInput) -> Tensor:
         return (fit_image(image, fit)[0] - shift) / scale
 
-    return ImageModel(module, preprocess, fit, Head.SOFTMAX, tuple(labels), name, _checked(baselines))
+    model = ImageModel(module, preprocess, fit, Head.SOFTMAX, tuple(labels), name, _checked(baselines))
+    return replace(model, parallel_preprocess=True)
 
 
 def from_processor(module: nn.Module, processor: Any, name: str, baselines: Sequence[str] | None = None) -> ImageModel:

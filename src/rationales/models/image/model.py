@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,29 +16,35 @@ from torch import Tensor, nn
 from rationales.errors import ModelError
 from rationales.models.batch import Rows
 from rationales.models.batch.execution import available_bytes, limited_threads, stored_bytes, weight_count
-from rationales.models.batch.rows import content_key
 from rationales.models.classes import Head, class_logits, probabilities
 from rationales.models.display import label_list
-from rationales.models.image.baseline_choice import BaselineChoice, choose_baselines
-from rationales.models.image.baselines import baseline
+from rationales.models.fast.precision import weights_fingerprint
+from rationales.models.image.baseline_choice import (
+    PLAIN_COLOURS,
+    BaselineChoice,
+    PlainPredictions,
+    choose_baselines,
+    choose_plain,
+)
+from rationales.models.image.baselines import baseline_images
 from rationales.models.image.batch import PATCH, ImageBatch, image_logits
-from rationales.models.image.reading import Fit, ImageInput, fit_image, read_image, scores_at_image_size
+from rationales.models.image.encoded import EncodedImage, KnownPredictions, image_key
+from rationales.models.image.reading import (
+    Fit,
+    ImageInput,
+    read_image,
+    read_pixels,
+    real_pixels,
+    scores_at_image_size,
+)
 from rationales.models.model import InputDescription
 from rationales.models.module_model import ModuleModel
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
+PREPARING_THREADS = 8  # that preprocess images while a GPU waits for them
+IMAGES_AT_ONCE = {"cuda": 32}  # images whose baselines are chosen together, by device; 4 elsewhere
 Preprocess = Callable[[ImageInput], Tensor]  # -> (channels, H, W), as the model reads it
-
-
-@dataclass(frozen=True)
-class EncodedImage:
-    """An image as the model reads it, ready to be explained."""
-
-    source: ImageInput
-    pixels: Tensor  # (channels, H, W) as the model reads it
-    real: Tensor  # (H, W) bool: not padding
-    baseline_choice: BaselineChoice | None = None  # where the baselines are chosen for each image
 
 
 @dataclass(eq=False, repr=False)
@@ -51,9 +60,12 @@ class ImageModel(ModuleModel):
     baselines: tuple[str, ...] = AUTOMATIC  # names, or for each image those that tell the model least
     custom_baselines: Mapping[str, Tensor] = field(default_factory=dict)  # images of the user's, preprocessed
     mean_colour: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of natural photographs, in [0, 1]
+    parallel_preprocess: bool = False  # whether `preprocess` may run in several threads at once
     kind: str = field(default="image", init=False)
     unit: str = field(default="pixel", init=False)
     _row_bytes: int = field(default=0, init=False, repr=False)
+    _normalisation: tuple[Any, Tensor, Tensor] | None = field(default=None, init=False, repr=False)
+    _plain: tuple[Any, PlainPredictions] | None = field(default=None, init=False, repr=False)
 
     def facts(self) -> dict[str, str]:
         """Facts for `repr` and notebooks."""
@@ -69,28 +81,53 @@ class ImageModel(ModuleModel):
         """An image from a path, a PIL image or an array."""
         return read_image(raw_input, name)
 
-    def encode(self, images: Sequence[ImageInput]) -> list[EncodedImage]:
-        """The preprocessed images, each with the choice of its baselines."""
-        encoded = [EncodedImage(image, self.preprocess(image), fit_image(image, self.fit)[1]) for image in images]
-        if self.baselines != AUTOMATIC:
+    def encode(self, images: Sequence[ImageInput], plain_baseline: bool = False) -> list[EncodedImage]:
+        """The preprocessed images, each with the choice of its baselines.
+
+        `plain_baseline`: where baselines are chosen for each image, only a plain colour is, by predictions that are
+        known but for that of the image: enough to check the rationale of a method that uses no baselines itself.
+        """
+        return self.choose(self.prepare(images), plain_baseline)
+
+    def prepare(self, images: Sequence[ImageInput]) -> list[EncodedImage]:
+        """The preprocessed images; the model is not asked anything."""
+
+        def prepared(image: ImageInput) -> EncodedImage:
+            return EncodedImage(image, self.preprocess(image), real_pixels(image.size, self.fit))
+
+        on_cpu = self.device_and_dtype[0].type == "cpu"  # then the cores have other work
+        workers = 1 if on_cpu or not self.parallel_preprocess else min(PREPARING_THREADS, len(images))
+        with limited_threads(0):
+            if workers <= 1:
+                return [prepared(image) for image in images]
+            with ThreadPoolExecutor(workers) as pool:
+                encoded = list(pool.map(prepared, images))
+                # keys are remembered: to hash an image takes as long as to resize it
+                list(pool.map(functools.partial(image_key, 0), encoded))
+                return encoded
+
+    def choose(self, encoded: list[EncodedImage], plain_baseline: bool = False) -> list[EncodedImage]:
+        """The images of `prepare`, each with the choice of its baselines; see `encode`."""
+        if self.baselines != AUTOMATIC or not encoded:
             return encoded
+        if plain_baseline:
+            return self._with_plain_colour(encoded)
         choices = self._choices(encoded)
         return [replace(image, baseline_choice=choice) for image, choice in zip(encoded, choices, strict=True)]
 
     def describe(self, encoded: EncodedImage, scores: Tensor) -> InputDescription:
         """What a result says about the image; scores are resized to the size of the original."""
         original_scores = scores_at_image_size(scores.view(self.fit.height, self.fit.width), self.fit, encoded.source)
-        read_share = scores_at_image_size(encoded.real.float(), self.fit, encoded.source)
         choice = encoded.baseline_choice if self.baselines == AUTOMATIC else None
         return InputDescription(
             text="",
             units=Grid(*encoded.source.size),
-            scores=original_scores.flatten().numpy(),
+            scores=original_scores.flatten().cpu().numpy(),
             image=encoded.source.pixels,
             name=encoded.source.name,
             baseline=", ".join(dict.fromkeys(choice.names)) if choice else self.baseline,
             notes=_notes(encoded.source, choice),
-            read_mask=read_share.flatten().numpy() > 0,
+            read_mask=read_pixels(encoded.source.size, self.fit),
         )
 
     def batch(self, encoded: Sequence[EncodedImage], seed: int = 0) -> ImageBatch:
@@ -98,38 +135,40 @@ class ImageModel(ModuleModel):
         device, dtype = self.device_and_dtype
         baseline_names = self._baseline_names(encoded)
         views, count = len(baseline_names[0]), len(encoded)
-        keys = [_key(seed, image) for image in encoded]
-        pixels = torch.stack([image.pixels for image in encoded]).to(device=device, dtype=dtype)
+        keys = [image_key(seed, image) for image in encoded]
+        stacked = torch.stack([image.pixels for image in encoded]).to(device)
+        pixels = stacked.to(dtype)
         height, width = pixels.shape[2:]
         units, position = height * width, torch.cartesian_prod(torch.arange(height), torch.arange(width))
-        baseline_pixels = [
-            # the same baseline twice: another key, so that noise differs
-            self._baseline_pixels(names[view], image, key + names[:view].count(names[view]))
-            for view in range(views)
-            for image, names, key in zip(encoded, baseline_names, keys, strict=True)
-        ]
+        real = torch.stack([image.real for image in encoded]).to(device)
         rows = Rows(
             input=torch.arange(count, device=device).repeat(views),
             mask=torch.arange(count, device=device).repeat(views),
             view=torch.arange(views, device=device).repeat_interleave(count),
             key=torch.tensor(keys, device=device).repeat(views),
             unit=torch.arange(units, device=device).expand(views * count, units),
-            real=torch.stack([image.real.flatten() for image in encoded]).to(device).repeat(views, 1),
+            real=real.flatten(1).repeat(views, 1),
             position=position.to(device=device, dtype=dtype).expand(views * count, units, 2),
             blend=torch.full((1, 1), 1 / views, device=device, dtype=dtype).expand(views * count, units),
         )
-        return ImageBatch(
+        batch = ImageBatch(
             rows=rows,
             inputs=count,
             views=views,
             classes=len(self.labels),
             head=self.head,
-            budget=max(1, available_bytes(device) // self._bytes_per_row(pixels[:1])),
+            budget=self._budget(pixels[:1]),
             grid=(height, width),
             module=self.module,
             values=pixels,
-            baseline_values=torch.stack(baseline_pixels).to(device=device, dtype=dtype),
+            baseline_values=self._baseline_rows(stacked, real, baseline_names, keys).to(dtype),
         )
+        known = [image.known for image in encoded]
+        if all(prediction is not None for prediction in known):
+            batch.known_logits = torch.stack([prediction.logits for prediction in known if prediction is not None])
+            if bool(real.all()):  # padding is not replaced, and was when the colour was shown alone
+                batch.known_baseline = torch.stack([values.baseline for values in known if values is not None])
+        return batch
 
     def _baseline_names(self, encoded: Sequence[EncodedImage]) -> list[tuple[str, ...]]:
         """The baselines of every image, the same number for all."""
@@ -140,41 +179,105 @@ class ImageModel(ModuleModel):
         return [image.baseline_choice.names for image in encoded if image.baseline_choice is not None]
 
     def _choices(self, encoded: Sequence[EncodedImage]) -> list[BaselineChoice]:
-        device, dtype = self.device_and_dtype
+        device, _ = self.device_and_dtype
+        choices = []
+        with self._asking(encoded) as predict:
+            plain = self._plain_predictions(encoded[0].pixels, predict)
+            at_once = IMAGES_AT_ONCE.get(device.type, 4)
+            for begin in range(0, len(encoded), at_once):
+                chunk = encoded[begin : begin + at_once]
+                pixels = torch.stack([image.pixels for image in chunk]).to(device)
+                real = torch.stack([image.real for image in chunk]).to(device)
+                keys = [image_key(0, image) for image in chunk]  # noise is judged by one sample, whatever the seed
+                choices += choose_baselines(pixels, self._candidates(pixels, real, keys), predict, plain)
+        return choices
 
-        def predict(pixels: Tensor) -> Tensor:
-            logits = image_logits(self.module, pixels.to(device=device, dtype=dtype)).float()
-            return probabilities(self.head, class_logits(self.head, logits)).cpu()
+    def _with_plain_colour(self, encoded: Sequence[EncodedImage]) -> list[EncodedImage]:
+        """The images, each with the plain colour that tells the model least, and the predictions that this took."""
+        with self._asking(encoded):
+            logits = self._logits(torch.stack([image.pixels for image in encoded]))
+            plain = self._plain_predictions(encoded[0].pixels, self._probabilities)
+            choices = choose_plain(probabilities(self.head, logits), plain)
+        known = [
+            KnownPredictions(image_logits, plain.alone[PLAIN_COLOURS.index(choice.names[0])])
+            for image_logits, choice in zip(logits, choices, strict=True)
+        ]
+        table = zip(encoded, choices, known, strict=True)
+        return [replace(image, baseline_choice=choice, known=values) for image, choice, values in table]
 
+    @contextmanager
+    def _asking(self, encoded: Sequence[EncodedImage]) -> Iterator[Callable[[Tensor], Tensor]]:
+        """The function that predicts probabilities; inside the block the model is frozen."""
         patches = sum(image.real.numel() // PATCH for image in encoded)
         with self.frozen(), limited_threads(weight_count(self.module) * patches), torch.no_grad():
-            # noise is judged by one sample, the same for every seed
-            return choose_baselines(
-                [image.pixels for image in encoded],
-                lambda i, name: self._baseline_pixels(name, encoded[i], _key(0, encoded[i])),
-                predict,
-            )
+            yield self._probabilities
 
-    def _baseline_pixels(self, name: str, image: EncodedImage, key: int) -> Tensor:
-        """(channels, H, W): a baseline of this image, as the model reads it."""
-        if name in self.custom_baselines:
-            return self.custom_baselines[name]
-        shift, scale = self.normalisation(len(image.pixels))
-        unnormalised = image.pixels * scale + shift  # back in [0, 1]
-        return (baseline(name, unnormalised, self.mean_colour, key, image.real) - shift) / scale
+    def _logits(self, pixels: Tensor) -> Tensor:
+        """(R, classes) logits of preprocessed images (R, channels, H, W), in single precision."""
+        device, dtype = self.device_and_dtype
+        pixels = pixels.to(device=device, dtype=dtype)
+        parts = torch.split(pixels, self._budget(pixels[:1]))
+        outputs = [image_logits(self.module, part).float() for part in parts]
+        return class_logits(self.head, torch.cat(outputs))
+
+    def _probabilities(self, pixels: Tensor) -> Tensor:
+        return probabilities(self.head, self._logits(pixels))
+
+    def _plain_predictions(self, like: Tensor, predict: Callable[[Tensor], Tensor]) -> PlainPredictions:
+        """The predictions for plain colours as large as `like` (channels, H, W); asked once while weights stay."""
+        state = (weights_fingerprint(self.module), like.shape, self.preprocess, self.mean_colour, self.head)
+        if self._plain is None or self._plain[0] != state:
+            blank = torch.zeros_like(like, device=self.device_and_dtype[0])[None]
+            candidate = self._candidates(blank, torch.ones_like(blank[:, 0], dtype=torch.bool), [0])
+            colours = torch.cat([candidate(name) for name in PLAIN_COLOURS])
+            self._plain = (state, PlainPredictions.ask(colours, predict))
+        return self._plain[1]
+
+    def _candidates(self, pixels: Tensor, real: Tensor, keys: Sequence[int]) -> Callable[[str], Tensor]:
+        """Function from a name to that baseline of preprocessed images (P, channels, H, W), as the model reads it."""
+        shift, scale = (value.to(pixels.device) for value in self.normalisation(pixels.shape[1]))
+        unnormalised = pixels * scale + shift  # back in [0, 1]
+        key = torch.tensor(keys, device=pixels.device)
+        return lambda name: (baseline_images(name, unnormalised, self.mean_colour, key, real) - shift) / scale
+
+    def _baseline_rows(
+        self, pixels: Tensor, real: Tensor, names: Sequence[Sequence[str]], keys: Sequence[int]
+    ) -> Tensor:
+        """(views * P, channels, H, W): the baselines `names` of every image (P, channels, H, W), by view."""
+        rows = pixels.repeat(len(names[0]), 1, 1, 1)
+        uses: dict[str, list[tuple[int, int, int]]] = {}  # name -> row, number and key of the images that use it
+        for number, (image_names, key) in enumerate(zip(names, keys, strict=True)):
+            for view, name in enumerate(image_names):
+                repeated = image_names[:view].count(name)  # the same baseline twice: another key, so that noise differs
+                uses.setdefault(name, []).append((view * len(pixels) + number, number, key + repeated))
+        for name, table in uses.items():
+            row, number_of_row, key_of_row = (list(column) for column in zip(*table, strict=True))
+            if name in self.custom_baselines:
+                rows[row] = self.custom_baselines[name].to(rows)
+            else:
+                rows[row] = self._candidates(pixels[number_of_row], real[number_of_row], key_of_row)(name)
+        return rows
 
     def normalisation(self, channels: int) -> tuple[Tensor, Tensor]:
         """(channels, 1, 1) each: shift and scale that take preprocessed pixels back to [0, 1].
 
         Measured with a black and a white image, so that any preprocessing will do.
         """
+        state = (self.preprocess, self.fit, channels)
+        if self._normalisation is not None and self._normalisation[0] == state:
+            return self._normalisation[1:]
         uniform = (np.full((self.fit.height, self.fit.width, 3), value, dtype=np.uint8) for value in (0, 255))
         black, white = (self.preprocess(ImageInput(pixels, "one colour")) for pixels in uniform)
         low, high = black.flatten(1).amin(1), white.flatten(1).amax(1)
         if len(low) != channels or bool((high <= low).any()):
             raise ModelError("the preprocessing gives the same pixels for a white and a black image")
         scale = 1 / (high - low)
-        return (-low * scale)[:, None, None], scale[:, None, None]
+        self._normalisation = (state, (-low * scale)[:, None, None], scale[:, None, None])
+        return self._normalisation[1:]
+
+    def _budget(self, pixels: Tensor) -> int:
+        """Rows like `pixels` (1, channels, H, W) that fit into the device's memory."""
+        return max(1, available_bytes(pixels.device) // self._bytes_per_row(pixels))
 
     def _bytes_per_row(self, pixels: Tensor) -> int:
         """Memory that one row needs for the backward pass, measured once."""
@@ -192,7 +295,3 @@ def _notes(source: ImageInput, choice: BaselineChoice | None) -> tuple[Note, ...
         before, after = ("{1} × {0}".format(*size) for size in (source.reduced_from, source.size))
         notes.append(Note("reduced", f"an image of {before} pixels was reduced to {after}; scores are for that size"))
     return tuple(notes)
-
-
-def _key(seed: int, image: EncodedImage) -> int:
-    return content_key(seed, image.source.pixels.tobytes())

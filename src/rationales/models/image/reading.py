@@ -6,6 +6,7 @@ Pillow is needed here (`pip install 'rationales[images]'`) and is imported when 
 from __future__ import annotations
 
 import codecs
+import functools
 import os
 import struct
 import warnings
@@ -268,6 +269,11 @@ class Fit:
             rows, columns = (max(1, round(side * scale)) for side in (height, width))
         return rows, columns, -((rows - self.height) // 2), -((columns - self.width) // 2)
 
+    def visible(self, height: int, width: int) -> tuple[int, int, int, int]:
+        """The part of the resized image that the model reads: first and end row, first and end column."""
+        rows, columns, top, left = self.layout(height, width)
+        return max(0, -top), min(rows, self.height - top), max(0, -left), min(columns, self.width - left)
+
 
 def fit_image(image: ImageInput, fit: Fit) -> tuple[Tensor, Tensor]:
     """The model's input, (3, H, W) float32 in [0, 1], and which of its pixels are not padding, (H, W) bool."""
@@ -276,19 +282,34 @@ def fit_image(image: ImageInput, fit: Fit) -> tuple[Tensor, Tensor]:
     if fit.resample not in filters:
         raise OptionError(f"there is no resampling filter {fit.resample!r}; there is: {', '.join(filters)}")
     (height, width), (rows, columns, top, left) = image.size, fit.layout(*image.size)
-    first, last = max(0, -top), min(rows, fit.height - top)  # the visible part of the resized image
-    start, end = max(0, -left), min(columns, fit.width - left)
+    first, last, start, end = fit.visible(*image.size)
     box = (start * width / columns, first * height / rows, end * width / columns, last * height / rows)
     # Only the visible part is resized: the same numbers as cropping later, and a long thin image stays small.
     resized = module.fromarray(image.pixels).resize(
         (end - start, last - first), module.Resampling[fit.resample.upper()], box=box
     )
     pixels = torch.tensor(fit.fill, dtype=torch.float32)[:, None, None].repeat(1, fit.height, fit.width)
-    real = torch.zeros(fit.height, fit.width, dtype=torch.bool)
     area = (slice(top + first, top + last), slice(left + start, left + end))
-    real[area] = True
     pixels[(slice(None), *area)] = torch.from_numpy(np.array(resized, dtype=np.float32) / 255).permute(2, 0, 1)
-    return pixels, real
+    return pixels, real_pixels(image.size, fit).clone()
+
+
+@functools.lru_cache(64)
+def real_pixels(size: tuple[int, int], fit: Fit) -> Tensor:
+    """(H, W) bool: pixels of the model's input that belong to an image of this height and width, not to padding."""
+    _, _, top, left = fit.layout(*size)
+    first, last, start, end = fit.visible(*size)
+    real = torch.zeros(fit.height, fit.width, dtype=torch.bool)
+    real[top + first : top + last, left + start : left + end] = True
+    return real
+
+
+@functools.lru_cache(64)
+def read_pixels(size: tuple[int, int], fit: Fit) -> NDArray[np.bool_]:
+    """(h * w,) bool: pixels of an image of this height and width that the model reads, not cropped; read-only."""
+    mask = np.asarray(_at_size(real_pixels(size, fit).float(), fit, size).flatten().numpy() > 0)
+    mask.flags.writeable = False
+    return mask
 
 
 def scores_at_image_size(scores: Tensor, fit: Fit, image: ImageInput) -> Tensor:
@@ -298,17 +319,22 @@ def scores_at_image_size(scores: Tensor, fit: Fit, image: ImageInput) -> Tensor:
     """
     if scores.shape[-2:] != (fit.height, fit.width):
         raise InputError(f"scores have the shape {tuple(scores.shape)}; the input is {fit.height} × {fit.width}")
-    rows, columns, top, left = fit.layout(*image.size)
-    down = _axis(image.size[0], rows, top, fit.height).to(scores.device)
-    across = _axis(image.size[1], columns, left, fit.width).to(scores.device)
+    return _at_size(scores, fit, image.size)
+
+
+def _at_size(scores: Tensor, fit: Fit, size: tuple[int, int]) -> Tensor:
+    rows, columns, top, left = fit.layout(*size)
+    down = _axis(size[0], rows, top, fit.height, scores.device)
+    across = _axis(size[1], columns, left, fit.width, scores.device)
     return down @ scores.float() @ across.T
 
 
-def _axis(size: int, resized: int, begin: int, input_size: int) -> Tensor:
+@functools.lru_cache(8)
+def _axis(size: int, resized: int, begin: int, input_size: int, device: torch.device) -> Tensor:
     """(size, input_size): the weight of every pixel of the input in every pixel of the image, along one side."""
     centre = (torch.arange(size, dtype=torch.float64)[:, None] + 0.5) * resized / size
     pixel = torch.arange(input_size, dtype=torch.float64) - begin + 0.5  # both in pixels of the resized image
     real = (pixel > 0) & (pixel < resized)
     share = (1 - (centre - pixel).abs() / max(1.0, resized / size)).clamp(min=0) * real
     visible = (centre >= -begin) & (centre <= input_size - begin)
-    return (share / share.sum(1, keepdim=True).clamp(min=1e-9) * visible).float()
+    return (share / share.sum(1, keepdim=True).clamp(min=1e-9) * visible).float().to(device)

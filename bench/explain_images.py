@@ -1,0 +1,152 @@
+"""Seconds of `explain` for images, beside those of its scores alone, and where the rest goes.
+
+python bench/explain_images.py --device cuda
+python bench/explain_images.py --device cpu --threads 1 --count 4 --batches 1 --methods grad-cam
+
+Scores: baselines chosen where the method needs them, batch opened, target predicted, method run; from preprocessed
+images to scores in the device's memory. `explain`: everything, from arrays (files, with --data) to rationales. The
+split, in seconds on the wall clock, shows reading, preprocessing, choosing baselines, the method, and what comes after
+it: the selection with its probabilities, and the description. Every work is run once before it is timed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import timing
+import torch
+
+import rationales
+from rationales.methods import Method, resolve_method
+from rationales.models.image.model import ImageModel
+from rationales.pipeline import explain as pipeline
+from rationales.pipeline.scoring import open_batch, run_method
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket")  # functions of skimage.data that need no download
+LONG_SIDE = 500  # pixels; photographs are reduced to this, as in the usual collections
+
+
+def photographs(folder: Path | None, count: int) -> list[Any]:
+    """`count` paths of a folder, or arrays: the photographs of scikit-image, shifted so that no two are the same."""
+    if folder is not None:
+        paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+        return list(itertools.islice(itertools.cycle(paths), count)) if paths else []
+    from skimage import data
+
+    images = []
+    for number, name in zip(range(count), itertools.cycle(PHOTOGRAPHS), strict=False):
+        pixels = getattr(data, name)()
+        step = -(-max(pixels.shape[:2]) // LONG_SIDE)
+        images.append(np.roll(pixels[::step, ::step], 8 * (number // len(PHOTOGRAPHS)), axis=1).copy())
+    return images
+
+
+def scores_alone(model: ImageModel, prepared: list[Any], method: Method) -> None:
+    """The scores of preprocessed images, on the device: what `explain` cannot do without."""
+    chosen = model.choose(prepared, plain_baseline=not method.uses_baselines)
+    with open_batch(model, chosen, 0) as batch:
+        target = batch.pool(batch.probabilities(batch.full_logits())).mean(-2).argmax(-1)
+        run_method(batch, method, target)
+
+
+@contextmanager
+def stopwatch(device: torch.device) -> Iterator[dict[str, float]]:
+    """Seconds inside the steps of `explain`, by name."""
+    spent: dict[str, float] = {}
+
+    def timed(name: str, function: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            timing.wait(device)
+            began = time.perf_counter()
+            try:
+                return function(*arguments, **options)
+            finally:
+                timing.wait(device)
+                spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
+
+        return call
+
+    steps = {"method": "run_method", "select": "choose_rules", "describe": "_describe"}
+    with (
+        patch.multiple(pipeline, **{step: timed(name, getattr(pipeline, step)) for name, step in steps.items()}),
+        patch.object(ImageModel, "read", timed("read", ImageModel.read)),
+        patch.object(ImageModel, "prepare", timed("prepare", ImageModel.prepare)),
+        patch.object(ImageModel, "choose", timed("choose", ImageModel.choose)),
+    ):
+        yield spent
+
+
+def main() -> None:
+    parser = timing.arguments(__doc__)
+    parser.add_argument(
+        "--data", type=Path, help="a folder of photographs, read from files; else those of scikit-image"
+    )
+    parser.add_argument("--count", type=int, default=32, help="photographs")
+    parser.add_argument("--batches", default="1,32", help="photographs for each call of explain")
+    parser.add_argument("--methods", default="grad-cam,marc")
+    parser.add_argument("--model", default="efficientnet-lite0")
+    args = parser.parse_args()
+    device = timing.ready(args)
+    images = photographs(args.data, 4 if args.quick else args.count)
+    if not images:
+        print("explain_images: the folder has no photographs; skipped")
+        return
+    model: Any = rationales.load(args.model, device=args.device)
+    print(f"{timing.headline(device)}; {args.model}, {len(images)} photographs, seconds for each")
+    results = []
+    rows = []
+    for name in args.methods.split(","):
+        method = resolve_method(name, {"steps": 4} if args.quick and name == "marc" else None, "image")
+        for size in dict.fromkeys(min(int(number), len(images)) for number in args.batches.split(",")):
+            row = {
+                "method": name,
+                "batch": size,
+                **measure(model, method, images, size, args.repeat, device, args.clock),
+            }
+            results.append(row)
+            split = ", ".join(f"{step} {value:.4f}" for step, value in row["split"].items())
+            rows.append(
+                [name, str(size), f"{row['scores']:.4f}", f"{row['explain']:.4f}", f"{row['ratio']:.2f}", split]
+            )
+            timing.save(args.out, {**timing.setting(device, args.clock), "rows": results})
+    print(timing.table(["method", "batch", "scores", "explain", "ratio", "split of explain"], rows))
+
+
+def measure(
+    model: ImageModel, method: Method, images: Sequence[Any], size: int, repeat: int, device: torch.device, clock: str
+) -> dict[str, Any]:
+    """Seconds for each image of the scores alone and of `explain`, in calls of `size` images; medians of rounds."""
+    chunks = [images[begin : begin + size] for begin in range(0, len(images), size)]
+    prepared = [model.prepare([model.read(image, None) for image in chunk]) for chunk in chunks]
+
+    def explain() -> None:
+        for chunk in chunks:
+            rationales.explain(model, list(chunk), method=method)
+
+    def scores() -> None:
+        for chunk in prepared:
+            scores_alone(model, chunk, method)
+
+    scores_alone(model, prepared[0], method)  # the first run also measures memory and loads kernels
+    rationales.explain(model, list(chunks[0]), method=method)
+    seconds = timing.interleaved({"scores": scores, "explain": explain}, repeat, device, clock)
+    with stopwatch(device) as spent:
+        explain()
+    return {
+        **{name: statistics.median(values) / len(images) for name, values in seconds.items()},
+        "ratio": timing.ratio(seconds["explain"], seconds["scores"]),
+        "split": {name: value / len(images) for name, value in spent.items()},
+    }
+
+
+if __name__ == "__main__":
+    timing.run(main)
