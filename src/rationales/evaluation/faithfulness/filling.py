@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.evaluation.faithfulness.rewriting import rewrite
 from rationales.models.batch import pack
 from rationales.models.batch.memory import token_budget
 from rationales.models.batch.temporary_state import frozen
 from rationales.models.pretrained import check_folder, hub_reachable, load_error
+from rationales.models.text.sources import rewrite
 from rationales.models.text.tokens import EncodedText, TextInput, TokenRow, encode
 
 MIN_TOKENS, DEFAULT_TOKENS = 8, 512  # tokens of a segment
