@@ -18,6 +18,7 @@ from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
 from rationales.methods.perturbation.kernel_shap import KernelShap
+from rationales.methods.perturbation.leave_one_out import LooEmpty, LooPad, LooUnk
 from rationales.methods.perturbation.lime import Lime
 from rationales.methods.perturbation.occlusion import Occlusion
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
@@ -29,7 +30,9 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Random),
+        *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
+        *(LooEmpty, LooPad, LooUnk),
+        Random,
     )
 }
 

@@ -86,15 +86,14 @@ def variant_probabilities(
 ) -> Tensor:
     """(K, B, views, classes): probabilities of every variant of every input, averaged over segments, not over views."""
     removal, bare = protocol.removal, protocol.special == "remove"
-    if removal in (DELETE, FILL) and not isinstance(model, TextModel):
-        raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
     deleted = removal == DELETE and not protocol.retokenise
-    if deleted or removal not in (DELETE, FILL):
+    if not isinstance(model, TextModel) and removal in (DELETE, FILL):
+        raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
+    if not isinstance(model, TextModel) or deleted or removal not in (DELETE, FILL):
         removal_model = with_removal_baseline(model, removal)
         inputs = [with_special(item) for item in _check_texts(encoded, "special='remove'")] if bare else encoded
         with removal_model.frozen(), torch.no_grad():
             return _by_keeps(removal_model.batch(inputs, seed), levels, variants, bare, deleted)
-    assert isinstance(model, TextModel)
     texts, rewriter = _check_texts(encoded, removal), _rewriter(model, protocol, filler)
     return _by_texts(model, texts, levels, variants, rewriter)
 

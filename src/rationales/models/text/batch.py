@@ -147,7 +147,8 @@ class TextBatch(Batch):
         lengths, views = edited.lengths[index].tolist(), view.tolist()
 
         def compute() -> Tensor:
-            outputs: Tensor | None = None
+            numbers: list[Tensor] = []
+            outputs: list[Tensor] = []
             for network_view in sorted(set(views)):
                 members = [number for number, row_view in enumerate(views) if row_view == network_view]
                 for group in pack([lengths[member] for member in members], self.budget, self._sufficient_cost):
@@ -157,12 +158,9 @@ class TextBatch(Batch):
                     types = None if edited.types is None else edited.types[chosen, :size]
                     piece = Piece(number, number, network_view, size, lengths[int(number[-1])] == size)
                     ids, network = edited.ids[chosen, :size], self.networks[network_view]
-                    values = network.logits(ids, attended, types, lambda words: words, piece)
-                    if outputs is None:
-                        outputs = values.new_zeros(len(index), *values.shape[1:])
-                    outputs[number] = values
-            assert outputs is not None
-            return outputs
+                    numbers.append(number)
+                    outputs.append(network.logits(ids, attended, types, lambda words: words, piece))
+            return torch.cat(outputs)[torch.argsort(torch.cat(numbers))]
 
         work = self.weights() * sum(lengths)
         with torch.no_grad(), limited_threads(work) if self.device.type == "cpu" else nullcontext():
@@ -269,7 +267,7 @@ class TextBatch(Batch):
 
 def _row_chunks(row: Tensor, size: int) -> Iterator[tuple[int, int]]:
     """Ranges of at most `size` of these (E,) row numbers in rising order; equal numbers stay together if they fit."""
-    ends = (torch.nonzero(row.diff()).flatten() + 1).tolist() + [len(row)]
+    ends = [*(torch.nonzero(row.diff()).flatten() + 1).tolist(), len(row)]
     first = last = 0
     for end in ends:
         if end - first > size and last > first:

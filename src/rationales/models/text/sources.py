@@ -38,7 +38,7 @@ class TextSources:
             self._tokenize(texts)
             for texts in ([before + word for before, word in words], [word for _, word in words], befores)
         )
-        ids_before = {before: ids for before, ids in zip(befores, before_ids, strict=True)}
+        ids_before = dict(zip(befores, before_ids, strict=True))
         return [
             ids[len(ids_before[before]) :] if ids[: len(ids_before[before])] == ids_before[before] else word_ids
             for (before, _), ids, word_ids in zip(words, joined, alone, strict=True)
