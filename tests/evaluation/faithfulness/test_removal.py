@@ -15,11 +15,12 @@ from torch import nn
 
 import rationales
 from rationales.errors import ModelError, OptionError
-from rationales.evaluation.faithfulness.filling import Filler, load_filler
 from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.evaluation.faithfulness.removal import with_removal_baseline, with_special
 from rationales.evaluation.faithfulness.rewriting import plain_rows
 from rationales.evaluation.protocols import Protocol
+from rationales.models.text.filling.filler import Filler
+from rationales.models.text.filling.loading import load_filler
 from rationales.models.text.sources import rewrite
 from rationales.models.text.tokens import TextInput
 

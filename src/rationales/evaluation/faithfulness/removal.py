@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.evaluation.faithfulness.filling import Filler
 from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows
 from rationales.evaluation.protocols import DELETE, FILL, TOKENS, Protocol
@@ -19,6 +18,7 @@ from rationales.models.batch import Batch
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 from rationales.models.text import baselines
+from rationales.models.text.filling.filler import Filler
 from rationales.models.text.model import TextModel
 from rationales.models.text.sources import rewrite
 from rationales.models.text.tokens import EncodedText, TokenRow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +28,16 @@ class TextSources:
     def take(self, inputs: Sequence[int]) -> TextSources:
         """The texts of these inputs alone."""
         return replace(self, encoded=[self.encoded[number] for number in inputs])
+
+    @cached_property
+    def contexts(self) -> tuple[list[str], list[np.ndarray]]:
+        """What precedes words (see `preceding`), each once, and for every text the number of each unit's."""
+        numbers: dict[str, int] = {}
+        per_text = [
+            np.array([numbers.setdefault(preceding(text, unit), len(numbers)) for unit in text.units], dtype=np.int64)
+            for text in self.encoded
+        ]
+        return list(numbers), per_text
 
     def token_ids(self, words: Sequence[tuple[str, str]]) -> list[list[int]]:
         """Token ids of each (text before the word, word), as they are in a text; see `preceding`.
