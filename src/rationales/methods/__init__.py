@@ -17,6 +17,7 @@ from rationales.methods.gradient.smooth_grad import SmoothGrad
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
+from rationales.methods.perturbation.input_marginalization import InputMarginalization
 from rationales.methods.perturbation.kernel_shap import KernelShap
 from rationales.methods.perturbation.leave_one_out import LooEmpty, LooPad, LooUnk
 from rationales.methods.perturbation.lime import Lime
@@ -31,7 +32,7 @@ METHODS: dict[str, type[Method]] = {
         *(Marc, MarcInstant),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
         *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
-        *(LooEmpty, LooPad, LooUnk),
+        *(LooEmpty, LooPad, LooUnk, InputMarginalization),
         Random,
     )
 }
