@@ -21,6 +21,7 @@ from rationales.methods.perturbation.input_marginalization import InputMarginali
 from rationales.methods.perturbation.kernel_shap import KernelShap
 from rationales.methods.perturbation.leave_one_out import LooEmpty, LooPad, LooUnk
 from rationales.methods.perturbation.lime import Lime
+from rationales.methods.perturbation.lime_text import LimeBert, LimeText
 from rationales.methods.perturbation.occlusion import Occlusion
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.random import Random
@@ -32,7 +33,7 @@ METHODS: dict[str, type[Method]] = {
         *(Marc, MarcInstant),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
         *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
-        *(LooEmpty, LooPad, LooUnk, InputMarginalization),
+        *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         Random,
     )
 }

@@ -31,9 +31,10 @@ def load_filler(source: FillerSource | None, device: torch.device | None = None)
     if source is None or isinstance(source, Filler):
         return source
     if isinstance(source, tuple):
-        if len(source) != 2 or not isinstance(source[0], nn.Module):
-            raise OptionError(f"a masked language model is {KINDS}, not {source!r}")
-        return Filler(source[0], source[1], type(source[0]).__name__)
+        pair: tuple[Any, ...] = source
+        if len(pair) != 2 or not isinstance(pair[0], nn.Module):
+            raise OptionError(f"a masked language model is {KINDS}, not {pair!r}")
+        return Filler(pair[0], pair[1], type(pair[0]).__name__)
     if not isinstance(source, (str, os.PathLike)):
         raise OptionError(f"a masked language model is {KINDS}, not {source!r}")
     folder = Path(source).expanduser()

@@ -164,7 +164,8 @@ def _only_at(module: nn.Module, positions: Tensor) -> Iterator[list[bool]]:
         selected.append(True)
         return (hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[2])), *arguments[1:])
 
-    head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+    find_last_layer: Any = getattr(module, "get_output_embeddings", None)
+    head = find_last_layer() if callable(find_last_layer) else None
     if not isinstance(head, nn.Linear):
         yield selected
         return

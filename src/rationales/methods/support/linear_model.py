@@ -1,0 +1,56 @@
+"""LIME's random samples of kept units, and the weighted linear model that is fitted to their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rationales.methods.support.feature_groups import FeatureGroups
+from rationales.methods.support.least_squares import centre, least_squares, row_chunks
+from rationales.models.batch import Batch
+from rationales.models.batch.randomness import fold, uniform
+
+Kept = Callable[[Tensor, Tensor], Tensor]  # rows (R,), samples (k,) -> (k, R, g) bool
+
+
+def random_keeps(
+    batch: Batch, groups: FeatureGroups, row: Tensor, variant: Tensor, min_share: float = 0.0, max_share: float = 1.0
+) -> Tensor:
+    """(k, R, g) bool: each sample keeps all groups but a random number of random ones; sample 0 keeps all.
+
+    The number is uniform between `min_share` (at least one) and `max_share` of a row's groups.
+    """
+    count = groups.count[row]
+    low = (min_share * count).round().long().clamp(min=1)
+    high = torch.maximum((max_share * count).round().long(), low)
+    number = variant[:, None].expand(-1, len(row))
+    keys = fold(batch.rows.key[row].expand_as(number).flatten(), number.flatten(), 1)
+    random_numbers = uniform(keys, 1).view(number.shape)
+    picks = low + (random_numbers * (high - low + 1)).long()  # (k, R)
+    return (groups.order(batch, row, number) >= picks[..., None]) | (number == 0)[..., None]
+
+
+def fit_linear_model(groups: FeatureGroups, kept: Kept, outputs: Tensor, kernel: float, ridge: float) -> Tensor:
+    """(K, S) outputs of K samples -> (S, g): coefficients of a ridge regression on what each sample keeps.
+
+    A sample has the weight exp(-d^2 / (2 kernel^2)), d the cosine distance between its keep and the full input's; a
+    kernel of 0: equal weights. The intercept is not penalised.
+    """
+    all_samples = torch.arange(len(outputs), device=outputs.device)
+    fitted = torch.zeros(groups.real.shape, device=outputs.device, dtype=outputs.dtype)
+    for row in row_chunks(groups.real, len(outputs)):
+        real = groups.real[row]
+        kept_groups = (kept(row, all_samples) & real).double().movedim(0, 1)  # (R, K, g)
+        weights = _weights(kept_groups.sum(-1) / groups.count[row][:, None], kernel)
+        features, values = centre(kept_groups, outputs[:, row].T.double(), weights)
+        fitted[row] = least_squares(features * real[:, None], values, weights, ridge).to(fitted.dtype)
+    return fitted
+
+
+def _weights(share: Tensor, kernel: float) -> Tensor:
+    """(R, K) shares of kept units -> weights; the cosine between a 0/1 vector and ones is the root of its mean."""
+    if kernel == 0:
+        return torch.ones_like(share)
+    return torch.exp(-((1 - share.sqrt()) ** 2) / (2 * kernel**2))
