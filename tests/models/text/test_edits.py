@@ -132,7 +132,7 @@ class TestEveryFamily:
         with model.frozen(), torch.no_grad():
             batch = batch_of(model, TEXTS[:1])
             (encoded,) = batch.sources.encoded
-            for unit, word in ((0, "Nobody"), (5, "bridge"), (6, "!"), (14, "joke")):
+            for unit, word in ((0, "Nobody"), (5, "bridge"), (6, "!"), (13, "joke"), (14, ".")):
                 keep = torch.ones(1, len(encoded.units), dtype=torch.bool)
                 keep[0, unit] = False
                 (ids,) = batch.sources.token_ids([(preceding(encoded, encoded.units[unit]), word)])
@@ -225,6 +225,16 @@ class TestDeletion:
         batch = model.batch(model.encode([model.read(scene(0, 0), None)]))
         with pytest.raises(OptionError, match="only the words of texts can be deleted"):
             batch.logits_deleted(batch.ones())
+
+
+def test_a_word_in_the_place_of_a_hyphen_does_not_continue_the_word_before_it():
+    model = rationales.load(*tiny("bert"))
+    batch = batch_of(model, ["a door-room"])
+    (encoded,) = batch.sources.encoded
+    hyphen = encoded.units[2]
+    assert (hyphen.text, preceding(encoded, hyphen)) == ("-", "r")
+    (ids,) = batch.sources.token_ids([("r", "the")])
+    assert ids == model.tokenizer("the", add_special_tokens=False)["input_ids"]
 
 
 class TestQuery:

@@ -42,7 +42,8 @@ class TextSources:
     def token_ids(self, words: Sequence[tuple[str, str]]) -> list[list[int]]:
         """Token ids of each (text before the word, word), as they are in a text; see `preceding`.
 
-        Where the tokenizer joins the word with what stands before it, the ids are those of the word alone.
+        A word never continues the one before it: after a letter, or where the tokenizer joins the two, its ids are
+        those of the word alone.
         """
         befores = sorted({before for before, _ in words})
         joined, alone, before_ids = (
@@ -50,10 +51,12 @@ class TextSources:
             for texts in ([before + word for before, word in words], [word for _, word in words], befores)
         )
         ids_before = dict(zip(befores, before_ids, strict=True))
-        return [
-            ids[len(ids_before[before]) :] if ids[: len(ids_before[before])] == ids_before[before] else word_ids
-            for (before, _), ids, word_ids in zip(words, joined, alone, strict=True)
-        ]
+        token_ids: list[list[int]] = []
+        for (before, word), ids, word_ids in zip(words, joined, alone, strict=True):
+            first = ids_before[before]
+            separate = not (before[-1:].isalnum() and word[:1].isalnum()) and ids[: len(first)] == first
+            token_ids.append(ids[len(first) :] if separate else word_ids)
+        return token_ids
 
     def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         stripped = [text.rstrip() for text in texts]

@@ -23,7 +23,7 @@ from rationales.models.text.filling.vocabulary import FillerVocabulary, read_voc
 from rationales.models.text.tokens import EncodedText
 
 MIN_TOKENS, DEFAULT_TOKENS = 8, 512  # tokens of a segment
-LOGITS_SHARE = 0.25  # of the available memory: logits of the masked words that are predicted together
+LOGITS_SHARE = 0.1  # of the available memory: logits of the masked words that are predicted together, beside copies
 EDITS_AT_ONCE = 2**22  # tokens of masked rows that are prepared together
 
 Reduce = Callable[[Tensor, Tensor], Tensor]  # log-likelihoods (i, V), allowed (i, V) bool -> (i, ...)
