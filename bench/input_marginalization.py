@@ -26,9 +26,9 @@ from rationales.methods import build
 from rationales.methods.support.odds import on_scale
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.filling.loading import load_filler
-from rationales.models.text.filling.vocabulary import place
+from rationales.models.text.filling.whole_words import boundary
 from rationales.models.text.model import TextModel
-from rationales.models.text.sources import preceding
+from rationales.models.text.text_sources import preceding
 from rationales.models.text.tokens import EncodedText, TextInput
 
 COLUMNS = ("", "sentences", "seconds", "per sentence", "classifier rows", "filler rows", "forward passes")
@@ -155,12 +155,12 @@ def plain_scores(model: TextModel, filler: Filler, encoded: EncodedText, candida
         named = {name: encoding[name] for name in ("input_ids", "attention_mask")}
         position = (encoding["input_ids"][0] == filler.tokenizer.mask_token_id).nonzero()[0, 0]
         logits = filler.module(**named).logits[0, position]
-        allowed = filler.vocabulary.to(device, len(logits))[place(preceding(encoded, unit))]
+        allowed = filler.vocabulary.to(device, len(logits))[boundary(preceding(encoded, unit))]
         likelihoods, tokens = torch.where(allowed, logits.softmax(-1), 0.0).topk(candidates)
-        own = filler.tokenizer(unit.text, add_special_tokens=False)["input_ids"]
+        original_ids = filler.tokenizer(unit.text, add_special_tokens=False)["input_ids"]
         expected = torch.zeros((), device=device)
         for likelihood, token in zip(likelihoods / likelihoods.sum(), tokens.tolist(), strict=True):
-            word = unit.text if own == [token] else filler.vocabulary.words[token]
+            word = unit.text if original_ids == [token] else filler.vocabulary.words[token]
             expected = expected + likelihood * probability(apart(before, word, after))
         scores.append(on_scale(full, "log2-odds") - on_scale(expected, "log2-odds"))
     return torch.stack(scores)

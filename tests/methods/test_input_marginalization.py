@@ -251,7 +251,7 @@ class TestBadInput:
             explain(model, "the soup", tiny("gpt2"), 0)
         with pytest.raises(OptionError, match="a masked language model is a name, an id, a folder or"):
             explain(model, "the soup", 3, 0)
-        with pytest.raises(ModelError, match="nowhere"):
+        with pytest.raises(ModelError, match="there is no filler 'nowhere'"):
             explain(model, "the soup", "nowhere", 0)
 
     @pytest.mark.parametrize(
@@ -290,3 +290,15 @@ def test_leave_one_out_and_marginalization_agree_where_nothing_is_proposed_but_o
     result = explain(rationales.load(module, tokenizer), TEXTS[2], filler, 1)
     expected = leave_one_out(classifier_of(module, tokenizer, 1), TEXTS[2].split(), "bread")
     assert np.allclose(result.scores, expected, atol=1e-4)
+
+
+def test_the_cache_tells_fillers_apart():
+    """Two fillers of one name are two methods; the same weights are found again."""
+    from rationales.evaluation.scores.cache import entry_key
+
+    def key(filler):
+        return entry_key("model", "input", build("input-marginalization", {"filler": filler}), 0, 0)
+
+    assert key(tiny_filler()) == key(tiny_filler())
+    assert key(tiny_filler()) != key(tiny_filler(seed=1))
+    assert key(filler_folder()) != key("")

@@ -21,7 +21,7 @@ from rationales.evaluation.faithfulness.rewriting import plain_rows
 from rationales.evaluation.protocols import Protocol
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.filling.loading import load_filler
-from rationales.models.text.sources import rewrite
+from rationales.models.text.text_sources import rewrite
 from rationales.models.text.tokens import TextInput
 
 TEXT = "I did not like the soup, but the bread wasn't bad at all!"

@@ -17,7 +17,7 @@ from rationales.errors import OptionError
 from rationales.models.batch.queries import outputs_under_keeps, outputs_when_deleted
 from rationales.models.text import batch as text_batch
 from rationales.models.text.edits import Insertions, TokenTable, edit_rows
-from rationales.models.text.sources import preceding, rewrite
+from rationales.models.text.text_sources import preceding, rewrite
 from rationales.models.text.tokens import TextInput
 
 TEXTS = ["I did not like the soup, but the bread wasn't bad at all!", "Dull.", "She said nothing; he laughed."]

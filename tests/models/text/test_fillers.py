@@ -14,7 +14,7 @@ from rationales.errors import OptionError
 from rationales.models.text.filling import loading, prediction
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.filling.loading import load_filler
-from rationales.models.text.filling.vocabulary import AT_START, GLUED, SPACED, read_vocabulary
+from rationales.models.text.filling.whole_words import AT_START, GLUED, SPACED, read_vocabulary
 from rationales.models.text.tokens import TextInput
 
 TEXTS = ["nobody laughed at the joke again , but the soup was cold", "dull", "a very very old bridge"]
@@ -61,11 +61,13 @@ def test_any_architecture_and_tokenizer_gives_its_own_likelihoods(kind):
         row = torch.tensor([masked])
         with torch.no_grad():
             likelihoods = module(input_ids=row, attention_mask=torch.ones_like(row)).logits[0, first].softmax(-1)
-        place = AT_START if unit.start == 0 else SPACED
-        likelihoods = torch.where(vocabulary.allowed[place], likelihoods[: len(vocabulary.words)], 0.0)
+        boundary = AT_START if unit.start == 0 else SPACED
+        likelihoods = torch.where(vocabulary.allowed[boundary], likelihoods[: len(vocabulary.words)], 0.0)
         values, tokens = likelihoods.topk(3)
-        own = int(token_row.token[0, index])
-        assert candidates.ids[index, :, 0].tolist() == [-1 if token == own else token for token in tokens.tolist()]
+        original_token = int(token_row.token[0, index])
+        assert candidates.ids[index, :, 0].tolist() == [
+            -1 if token == original_token else token for token in tokens.tolist()
+        ]
         assert torch.allclose(candidates.likelihood[index], values, atol=1e-5)
 
 
@@ -73,8 +75,8 @@ class TestVocabulary:
     def test_whole_words_only(self):
         vocabulary = read_vocabulary(tokenizer_of("bert"))
         tokenizer = tokenizer_of("bert")
-        for place in (AT_START, SPACED, GLUED):
-            allowed = [tokenizer.convert_ids_to_tokens(token) for token in torch.nonzero(vocabulary.allowed[place])]
+        for boundary in (AT_START, SPACED, GLUED):
+            allowed = [tokenizer.convert_ids_to_tokens(token) for token in torch.nonzero(vocabulary.allowed[boundary])]
             pieces = [piece[0] if isinstance(piece, list) else piece for piece in allowed]
             assert "a" in pieces
             assert not any(piece.startswith("##") for piece in pieces)

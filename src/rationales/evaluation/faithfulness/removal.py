@@ -20,7 +20,7 @@ from rationales.models.model import Model
 from rationales.models.text import baselines
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.model import TextModel
-from rationales.models.text.sources import rewrite
+from rationales.models.text.text_sources import rewrite
 from rationales.models.text.tokens import EncodedText, TokenRow
 from rationales.rationale import Unit
 

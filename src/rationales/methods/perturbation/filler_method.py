@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rationales.errors import OptionError
 from rationales.methods.method import Method
 from rationales.models.batch import Batch
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.filling.filler import Filler
-from rationales.models.text.filling.loading import FillerSource, filler_names, load_filler, required_filler
+from rationales.models.text.filling.loading import filler_names, load_filler, required_filler
 from rationales.models.text.fingerprint import weights_digest
 from rationales.options import option
 
@@ -22,14 +22,15 @@ class FillerMethod(Method):
 
     needs: ClassVar[tuple[str, ...]] = ("texts", "a filler")
 
-    filler: FillerSource = option(  # noqa: RUF009  # a field with its documentation, not a shared value
+    filler: str | Filler = option(  # noqa: RUF009  # a field with its documentation, not a shared value
         "", "masked language model: a name, an id, a folder or (module, tokenizer); by default the first of ours"
     )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.filler, str):  # objects are checked at once, names when they are loaded
-            source = str(self.filler) if isinstance(self.filler, os.PathLike) else load_filler(self.filler)
-            object.__setattr__(self, "filler", "" if source is None else source)
+        source: Any = self.filler
+        if not isinstance(source, str):  # objects are checked at once, names when they are loaded
+            checked = str(source) if isinstance(source, os.PathLike) else load_filler(source)
+            object.__setattr__(self, "filler", "" if checked is None else checked)
 
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of the filler's weights, so that another filler of the same name is another method."""

@@ -18,8 +18,8 @@ from rationales.models.batch import Batch
 from rationales.models.batch.queries import explained_output
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.filling.filler import Candidates, Filler
+from rationales.models.text.filling.filler_rows import FillerRows
 from rationales.models.text.filling.insertion import word_insertions
-from rationales.models.text.filling.reading import FillerRows
 from rationales.options import option
 
 EDITS_AT_ONCE = 2**24  # entries of the keeps of all proposals for some rows

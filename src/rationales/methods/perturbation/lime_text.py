@@ -19,8 +19,8 @@ from rationales.models.batch import Batch
 from rationales.models.batch.queries import OUTPUTS, explained_output, outputs_when_deleted
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.filling.filler import Filler
+from rationales.models.text.filling.filler_rows import FillerRows
 from rationales.models.text.filling.insertion import word_insertions
-from rationales.models.text.filling.reading import FillerRows
 from rationales.options import option
 
 KEEPS_AT_ONCE = 2**22  # entries of the keeps of all samples for some rows

@@ -26,7 +26,7 @@ from rationales.models.fast.attention import row_lengths
 from rationales.models.fast.precision import copy_in_dtype
 from rationales.models.text import baselines
 from rationales.models.text.edits import EditedRows, Insertions, TokenTable, edit_rows
-from rationales.models.text.sources import TextSources
+from rationales.models.text.text_sources import TextSources
 
 EDITED_TOKENS = 2**22  # of edited rows that are prepared at once
 

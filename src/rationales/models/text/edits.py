@@ -92,8 +92,8 @@ def edit_rows(table: TokenTable, row: Tensor, keep: Tensor, insertions: Insertio
         ]  # `size`, a column of its own, where there is none
         width.index_put_((insertions.edit, at), torch.ones_like(at), accumulate=True)
     width = width[:, :size]
-    room = table.limit - (present & ~is_unit).sum(1, keepdim=True)
-    width = torch.where(is_unit & ((width * is_unit).cumsum(1) > room), 0, width)
+    unit_capacity = table.limit - (present & ~is_unit).sum(1, keepdim=True)
+    width = torch.where(is_unit & ((width * is_unit).cumsum(1) > unit_capacity), 0, width)
     start, total = width.cumsum(1) - width, width.sum(1)
     longest = max(int(total.max()), 1)
     target = torch.where(kept & (width > 0), start, longest)  # the last column is dropped

@@ -24,7 +24,7 @@ from rationales.models.labels import label_index
 from rationales.models.model import InputDescription
 from rationales.models.text import baselines
 from rationales.models.text.batch import TextBatch, TextClassifier
-from rationales.models.text.sources import TextSources
+from rationales.models.text.text_sources import TextSources
 from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
 from rationales.models.text.units import UnitKind
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rationales.models.text.filling.filler_rows import FillerRows
 from rationales.models.text.filling.prediction import MaskedLanguageModel
-from rationales.models.text.filling.reading import FillerRows
-from rationales.models.text.sources import rewrite
+from rationales.models.text.text_sources import rewrite
 from rationales.models.text.tokens import EncodedText, TextInput, encode
 from rationales.rationale_parts import Unit
 
@@ -78,9 +78,9 @@ class Filler(MaskedLanguageModel):
             proposed = torch.full(here.shape, -1, device=row.device)
             of_position = unit == units[edit, position]
             here[edit[of_position]] = predictions[of_position, :, 0]
-            own = rows.token[inputs[edit[of_position]], unit[of_position]][:, None]
+            original_token = rows.token[inputs[edit[of_position]], unit[of_position]][:, None]
             tokens = predictions[of_position, :, 1].long()
-            proposed[edit[of_position]] = torch.where(tokens == own, -1, tokens)
+            proposed[edit[of_position]] = torch.where(tokens == original_token, -1, tokens)
             combined = (joint[:, :, None] + here[:, None]).flatten(1)
             joint, order = combined.topk(combined.shape[1] if threshold else min(size, combined.shape[1]), dim=1)
             first = ids.gather(1, (order // here.shape[1])[..., None].expand(-1, -1, position))
@@ -150,8 +150,8 @@ def _overlapping(units: Sequence[Unit], removed: np.ndarray, words: Sequence[Uni
     """(words,) bool: words that share a character with a removed unit; removed: (units,) bool."""
     overlaps = np.zeros(len(words), dtype=bool)
     for text_index in (0, 1):
-        spans = [(unit.start, unit.end) for unit, gone in zip(units, removed, strict=True)
-                 if gone and unit.text_index == text_index]  # fmt: skip
+        spans = [(unit.start, unit.end) for unit, is_removed in zip(units, removed, strict=True)
+                 if is_removed and unit.text_index == text_index]  # fmt: skip
         numbers = [number for number, word in enumerate(words) if word.text_index == text_index]
         if not spans or not numbers:
             continue

@@ -89,7 +89,11 @@ def _pretrained(where: str) -> tuple[nn.Module, Any]:
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
     except Exception as error:  # transformers raises many kinds; each means that there is nothing to fill words in with
-        raise ModelError(load_error(where, error, remote=False)) from error
+        message = load_error(where, error, remote=False)
+        if message.startswith("there is no model"):
+            known = ", ".join(filler_names()) or "there is none"
+            message = f"there is no filler {where!r}: not a folder, not one of ours ({known}), nor on the hub from here"
+        raise ModelError(message) from error
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{where} is no masked language model: it lacks the weights {missing[0]}")
     return module, tokenizer

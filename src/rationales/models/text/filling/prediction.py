@@ -18,8 +18,8 @@ from rationales.models.batch.memory import available_bytes, token_budget
 from rationales.models.batch.temporary_state import frozen
 from rationales.models.batch.threads import limited_threads, weight_count
 from rationales.models.text.edits import EditedRows, Insertions, edit_rows
-from rationales.models.text.filling.reading import FillerRows, read_texts
-from rationales.models.text.filling.vocabulary import FillerVocabulary, read_vocabulary
+from rationales.models.text.filling.filler_rows import FillerRows, read_texts
+from rationales.models.text.filling.whole_words import FillerVocabulary, read_vocabulary
 from rationales.models.text.tokens import EncodedText
 
 MIN_TOKENS, DEFAULT_TOKENS = 8, 512  # tokens of a segment
@@ -39,6 +39,9 @@ class MaskedLanguageModel:
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
     def __deepcopy__(self, _memo: Any) -> MaskedLanguageModel:
         return self  # options are copied, weights are not
@@ -101,9 +104,9 @@ class MaskedLanguageModel:
                 edited = edit_rows(rows.table, row[first:last], ~masked[first:last], insertions.between(first, last))
                 visible = chosen[inside] & (edited.inserted_at >= 0)
                 index, position = inside[visible], edited.inserted_at[visible]
-                places = rows.place[rows.input[row[edit[index]]], unit[index]]
+                boundaries = rows.boundary[rows.input[row[edit[index]]], unit[index]]
                 for member, logits in self._logits(edited, edit[index] - first, position):
-                    allowed = self.vocabulary.to(logits.device, logits.shape[1])[places[member]]
+                    allowed = self.vocabulary.to(logits.device, logits.shape[1])[boundaries[member]]
                     values.append(reduce(logits.float().log_softmax(-1), allowed))
                     order.append(index[member])
         index = torch.cat(order)

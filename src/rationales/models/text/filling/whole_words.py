@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rationales.models.text.sources import AFTER_SPACE
+from rationales.models.text.text_sources import AFTER_SPACE
 
 SPACE_MARKS = ("Ġ", "▁")  # with which byte-level and sentencepiece tokens say that a space precedes them
 CONTINUATION = "##"  # with which WordPiece tokens continue a word
@@ -60,7 +60,7 @@ def _is_word(word: str) -> bool:
     return bool(word) and "\ufffd" not in word and not any(map(str.isspace, word))
 
 
-def place(before: str) -> int:
+def boundary(before: str) -> int:
     """`AT_START`, `SPACED` or `GLUED`, from what precedes a word (see `preceding`)."""
     if not before:
         return AT_START

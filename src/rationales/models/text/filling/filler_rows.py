@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from rationales.models.text.edits import TokenTable
-from rationales.models.text.filling.vocabulary import place
-from rationales.models.text.sources import preceding
+from rationales.models.text.filling.whole_words import boundary
+from rationales.models.text.text_sources import preceding
 from rationales.models.text.tokens import EncodedText, encode, tokenize
 from rationales.rationale_parts import Unit
 
@@ -26,7 +26,7 @@ class FillerRows:
     table: TokenTable  # its units are the words of the texts
     input: Tensor  # (F,) the text of each row
     home: Tensor  # (B, n) the row in which a word has the most context; -1: the filler's tokenizer drops the word
-    place: Tensor  # (B, n) what precedes a word: AT_START, SPACED or GLUED
+    boundary: Tensor  # (B, n) what precedes a word: AT_START, SPACED or GLUED
     token: Tensor  # (B, n) the word's own token if it is a single one; else -1
 
 
@@ -60,9 +60,9 @@ def read_texts(encoded: Sequence[EncodedText], tokenizer: Any, limit: int, devic
         first[owner[index, :length]] = ids[index, :length]
         single[number] = np.where(better, np.where(count == 1, first[:width], -1), single[number])
     single[single == (-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)] = -1
-    places = np.zeros(shape, dtype=np.int64)
+    boundaries = np.zeros(shape, dtype=np.int64)
     for number, text in enumerate(encoded):
-        places[number, : len(text.units)] = [place(preceding(text, unit)) for unit in text.units]
+        boundaries[number, : len(text.units)] = [boundary(preceding(text, unit)) for unit in text.units]
 
     def tensor(values: Any) -> Tensor:
         return torch.as_tensor(np.asarray(values)).to(device)
@@ -72,7 +72,7 @@ def read_texts(encoded: Sequence[EncodedText], tokenizer: Any, limit: int, devic
     table = TokenTable(
         tensor(ids), tensor(types) if has_types else None, tensor(owner), tensor(lengths), width, limit, padding
     )
-    return FillerRows(table, tensor([number for number, _ in token_rows]), *map(tensor, (home, places, single)))
+    return FillerRows(table, tensor([number for number, _ in token_rows]), *map(tensor, (home, boundaries, single)))
 
 
 def _word_of_units(words: Sequence[Unit], tokens: Sequence[Unit]) -> np.ndarray:
