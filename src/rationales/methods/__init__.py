@@ -19,9 +19,12 @@ from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.method import Attribution, Method, MethodInfo, OptionInfo, describe, make
 from rationales.methods.perturbation.input_marginalization import InputMarginalization
 from rationales.methods.perturbation.kernel_shap import KernelShap
-from rationales.methods.perturbation.leave_one_out import LooEmpty, LooPad, LooUnk
 from rationales.methods.perturbation.lime import Lime
-from rationales.methods.perturbation.lime_text import LimeBert, LimeText
+from rationales.methods.perturbation.lime_bert import LimeBert
+from rationales.methods.perturbation.lime_text import LimeText
+from rationales.methods.perturbation.loo_empty import LooEmpty
+from rationales.methods.perturbation.loo_pad import LooPad
+from rationales.methods.perturbation.loo_unk import LooUnk
 from rationales.methods.perturbation.occlusion import Occlusion
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.random import Random

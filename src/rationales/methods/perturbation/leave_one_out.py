@@ -1,4 +1,4 @@
-"""Leave-one-out: the change of a prediction when a word is deleted, or replaced by PAD or UNK (Pham et al. 2022)."""
+"""Leave-one-out: the change of a prediction when a word is deleted or replaced (Pham et al. 2022, Eq. 1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.methods.support.odds import ODDS_OUTPUTS, on_scale
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import Keeps, outputs_under_keeps, outputs_when_deleted
+from rationales.models.batch.queries import Keeps
 from rationales.models.text.batch import TextBatch
 from rationales.options import option
 
@@ -47,46 +47,3 @@ class LeaveOneOut(Method):
         self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
     ) -> Tensor:
         """(K, S): the target's probability under every keep."""
-
-
-@dataclass(frozen=True)
-class LooEmpty(LeaveOneOut):
-    """The word is deleted: the text becomes shorter. A text of one word becomes its special tokens alone."""
-
-    name: ClassVar[str] = "loo-empty"
-    summary: ClassVar[str] = "change of the log-odds when a word is deleted"
-
-    def probabilities(
-        self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
-    ) -> Tensor:
-        return outputs_when_deleted(batch, target, keeps, variants, progress=progress)
-
-
-@dataclass(frozen=True)
-class LooPad(LeaveOneOut):
-    """Every token of the word becomes the padding token, which stays attended (the paper's LOO_zero)."""
-
-    name: ClassVar[str] = "loo-pad"
-    summary: ClassVar[str] = "change of the log-odds when a word is replaced by the padding token"
-    baseline: ClassVar[str] = "pad"
-
-    def probabilities(
-        self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
-    ) -> Tensor:
-        try:
-            replaced = batch.with_baseline(self.baseline)
-        except OptionError:
-            message = (
-                f"{self.name} needs a tokenizer with a {self.baseline} token, and this one has none; use loo-empty"
-            )
-            raise OptionError(message) from None
-        return outputs_under_keeps(replaced, target, keeps, variants, progress=progress)
-
-
-@dataclass(frozen=True)
-class LooUnk(LooPad):
-    """Every token of the word becomes the token of unknown words."""
-
-    name: ClassVar[str] = "loo-unk"
-    summary: ClassVar[str] = "change of the log-odds when a word is replaced by the token of unknown words"
-    baseline: ClassVar[str] = "unk"

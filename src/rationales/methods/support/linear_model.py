@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from rationales.methods.support.feature_groups import FeatureGroups
+from rationales.errors import OptionError
+from rationales.methods.method import Attribution
+from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
 from rationales.methods.support.least_squares import centre, least_squares, row_chunks
 from rationales.models.batch import Batch
 from rationales.models.batch.randomness import fold, uniform
@@ -47,6 +50,21 @@ def fit_linear_model(groups: FeatureGroups, kept: Kept, outputs: Tensor, kernel:
         features, values = centre(kept_groups, outputs[:, row].T.double(), weights)
         fitted[row] = least_squares(features * real[:, None], values, weights, ridge).to(fitted.dtype)
     return fitted
+
+
+def fit_random_keeps(batch: Batch, outputs: Callable[[Kept], Tensor], kernel: float, ridge: float) -> Attribution:
+    """Coefficients of the linear model of random keeps; outputs: keeps -> (K, S)."""
+    groups = feature_groups(batch)
+    kept = partial(random_keeps, batch, groups)
+    return Attribution(fit_linear_model(groups, kept, outputs(kept), kernel, ridge))
+
+
+def check_fit(name: str, samples: int, kernel: float, ridge: float) -> None:
+    """Raise an OptionError unless a linear model can be fitted with these options of the method `name`."""
+    if samples < 2:
+        raise OptionError(f"{name} needs at least 2 samples, not {samples}")
+    if kernel < 0 or ridge < 0:
+        raise OptionError(f"{name} needs a kernel and a ridge of at least 0")
 
 
 def _weights(share: Tensor, kernel: float) -> Tensor:

@@ -152,11 +152,13 @@ class TextBatch(Batch):
             for network_view in sorted(set(views)):
                 members = [number for number, row_view in enumerate(views) if row_view == network_view]
                 for group in pack([lengths[member] for member in members], self.budget, self._sufficient_cost):
-                    number = torch.tensor([members[member] for member in group], device=self.device)
-                    size, chosen = lengths[int(number[0])], index[number]
+                    selected = [members[member] for member in group]
+                    size, shortest = lengths[selected[0]], lengths[selected[-1]]
+                    number = torch.tensor(selected, device=self.device)
+                    chosen = index[number]
                     attended = (torch.arange(size, device=self.device) < edited.lengths[chosen][:, None]).long()
                     types = None if edited.types is None else edited.types[chosen, :size]
-                    piece = Piece(number, number, network_view, size, lengths[int(number[-1])] == size)
+                    piece = Piece(number, number, network_view, size, shortest == size)
                     ids, network = edited.ids[chosen, :size], self.networks[network_view]
                     numbers.append(number)
                     outputs.append(network.logits(ids, attended, types, lambda words: words, piece))
