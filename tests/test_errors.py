@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from families import tiny, tokenizer_of
+from methods.fillers import filler_folder
 from torch import nn
 
 import rationales
@@ -146,7 +147,9 @@ class TestNotANumber:
     )
     def test_a_model_that_gives_it_for_parts_of_a_text(self, method):
         broken = rationales.load(Odd("when replaced"), tokenizer_of("bert"))
-        refused(InputError, broken, ["The soup was cold"], method=method, names=["the soup"], says="the soup")
+        options = {"filler": filler_folder()} if "a filler" in METHODS[method].needs else {}
+        texts, names = ["The soup was cold"], ["the soup"]
+        refused(InputError, broken, texts, method=method, options=options, names=names, says="the soup")
 
     def test_slopes_that_are_none(self):
         broken = rationales.load(Odd("backward"), tokenizer_of("bert"))

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import explain_images
+import input_marginalization
 import peers
 import pytest
 import rivals
@@ -44,6 +45,20 @@ def test_speed(found, monkeypatch):
         assert row["seconds_per_input"] > 2 * row["ms_per_step"] / 1e3 > 0, "explain does more than its steps"
         assert row["share_of_peak"] == pytest.approx(row["flops_per_second"] / told["peak_flops_per_second"])
     assert all(name in printed for name in speed.COLUMNS)
+
+
+def test_input_marginalization(found):
+    """The loop reads every word and candidate; the method reads as much, in a few passes, with the same scores."""
+    results, printed = found(input_marginalization, "--quick", "--sentences", "4", "--loop", "2", "--repeat", "1")
+    batched, loop, scaled = results["rows"]
+    words, candidates = results["words"], 10
+    assert batched["filler"] == words
+    assert batched["classifier"] <= words * candidates + batched["sentences"]
+    assert loop["passes"] == loop["classifier"] + loop["filler"]
+    assert batched["passes"] < scaled["passes"] / 20
+    assert results["largest_difference"] < 1e-3
+    assert results["times_faster"] == pytest.approx(scaled["seconds"] / batched["seconds"])
+    assert all(name in printed for name in input_marginalization.COLUMNS)
 
 
 def test_scaling(found):

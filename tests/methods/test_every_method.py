@@ -12,6 +12,7 @@ import torch
 from families import FAMILIES, tiny
 
 import rationales
+from methods.fillers import filler_folder
 from methods.keyword import contrast_model, keyword_model
 from methods.maskers import contrast_masker_file, keyword_masker_file, untrained_masker_file
 from rationales.errors import InputError, ModelError, OptionError
@@ -32,14 +33,23 @@ QUICK = {  # the invariants do not need a converged mask, nor many samples
     "lime": {"samples": 60},
     "kernel-shap": {"samples": 60},
     "shapley-sampling": {"orders": 2},
+    "input-marginalization": {"candidates": 4},
+    "lime-text": {"samples": 60},
+    "lime-bert": {"samples": 60},
 }
 TOLERANCE = 2e-3  # float32: other company means other sums, and Adam divides small slopes by their size
 
 
+def trained_parts(method, masker_file):
+    """Options of a method that needs a trained file: a masker, or a filler with random weights."""
+    needs = METHODS[method].needs
+    masker = {"masker": masker_file()} if "a masker" in needs else {}
+    return masker | ({"filler": filler_folder()} if "a filler" in needs else {})
+
+
 def explain(model, texts, method="marc", **arguments):
-    options = QUICK.get(method, {})
-    if "a masker" in METHODS[method].needs:  # nothing below needs a good one
-        options = options | {"masker": untrained_masker_file(model)}
+    # nothing below needs a good masker
+    options = QUICK.get(method, {}) | trained_parts(method, lambda: untrained_masker_file(model))
     return rationales.explain(model, texts, method=method, options=options, **arguments)
 
 
@@ -141,7 +151,7 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         module, tokenizer = keyword_model("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = {"masker": keyword_masker_file()} if "a masker" in METHODS[method].needs else {}
+        options = trained_parts(method, keyword_masker_file)
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
         words = [unit.text for unit in result.units]
         assert result.target == "found"
@@ -156,7 +166,7 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         model = rationales.load(*contrast_model())
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = {"masker": contrast_masker_file()} if "a masker" in METHODS[method].needs else {}
+        options = trained_parts(method, contrast_masker_file)
         result = rationales.explain(model, text, method=method, target="comedy", against="tragedy", options=options)
         words = [unit.text for unit in result.units]
         shared, telling = words.index("bridge"), words.index("joke")

@@ -35,7 +35,7 @@ QUICK = {
 GOOD = {"marc": {"steps": 60, "cell": 2}}
 GOOD |= {"shapley-sampling": {"cell": 4}} | {name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")}
 TOLERANCE = 2e-3
-TEXTS = [name for name, method in METHODS.items() if "a masker" in method.needs]  # maskers are trained for texts
+TEXTS = [name for name, method in METHODS.items() if {"texts", "a masker"} & {*method.needs}]
 PICTURES = [scene(seed=seed, left=2 * seed, side=6 + 2 * seed) for seed in range(3)]
 
 
@@ -224,7 +224,7 @@ def test_a_model_may_overwrite_what_it_reads(method):
 
 @pytest.mark.parametrize("method", TEXTS)
 def test_a_method_for_texts_says_what_to_use_instead(method):
-    with pytest.raises(OptionError, match=f"{method}.*text models only; use marc"):
+    with pytest.raises(OptionError, match=rf"{method}.*text models only; use (marc|occlusion|lime)"):
         explain(model_of(network()), PICTURES[0], method)
 
 

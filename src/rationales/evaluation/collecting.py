@@ -14,7 +14,6 @@ from rationales.evaluation.agreement.unit_marks import judged_on_units
 from rationales.evaluation.agreement.word_marks import gold_pixels, word_scores
 from rationales.evaluation.entries import ResolvedEntry
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves
-from rationales.evaluation.faithfulness.filling import Filler
 from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.evaluation.metrics import Metric
 from rationales.evaluation.protocols import Protocol
@@ -24,6 +23,7 @@ from rationales.evaluation.selection.rules import SelectionRule
 from rationales.methods import Method
 from rationales.models.batch import Batch
 from rationales.models.model import Model
+from rationales.models.text.filling.filler import Filler
 
 Progress = Callable[[float], None]
 

@@ -18,8 +18,14 @@ from rationales.methods.gradient.smooth_grad import SmoothGrad
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.method import Attribution, Method
+from rationales.methods.perturbation.input_marginalization import InputMarginalization
 from rationales.methods.perturbation.kernel_shap import KernelShap
 from rationales.methods.perturbation.lime import Lime
+from rationales.methods.perturbation.lime_bert import LimeBert
+from rationales.methods.perturbation.lime_text import LimeText
+from rationales.methods.perturbation.loo_empty import LooEmpty
+from rationales.methods.perturbation.loo_pad import LooPad
+from rationales.methods.perturbation.loo_unk import LooUnk
 from rationales.methods.perturbation.occlusion import Occlusion
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.random import Random
@@ -30,7 +36,9 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Random),
+        *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
+        *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
+        Random,
     )
 }
 

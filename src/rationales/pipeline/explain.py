@@ -57,7 +57,9 @@ class _Request:
     @property
     def options(self) -> dict[str, Any]:
         """The method's options and what else shaped the result, for the record."""
-        options = {option.name: getattr(self.method, option.name) for option in fields(self.method)}
+        values = {option.name: getattr(self.method, option.name) for option in fields(self.method)}
+        plain = (str, int, float, bool, type(None))
+        options = {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
         if self.smooth is not None:
             options["smooth"] = self.smooth
         if self.shape is not None:

@@ -15,11 +15,13 @@ from torch import nn
 
 import rationales
 from rationales.errors import ModelError, OptionError
-from rationales.evaluation.faithfulness.filling import Filler, load_filler
 from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.evaluation.faithfulness.removal import with_removal_baseline, with_special
-from rationales.evaluation.faithfulness.rewriting import plain_rows, rewrite, token_rows
+from rationales.evaluation.faithfulness.rewriting import plain_rows
 from rationales.evaluation.protocols import Protocol
+from rationales.models.text.filling.filler import Filler
+from rationales.models.text.filling.loading import load_filler
+from rationales.models.text.text_sources import rewrite
 from rationales.models.text.tokens import TextInput
 
 TEXT = "I did not like the soup, but the bread wasn't bad at all!"
@@ -58,21 +60,6 @@ class TestRewriting:
     def test_other_words_instead(self):
         encoded = encode_text(model_of(), "not a bad soup")
         assert rewrite(encoded, np.array([True, True, False, True]), {2: "good"}).text == "not a good soup"
-
-    def test_tokens_are_taken_out_and_nothing_is_tokenised_anew(self):
-        model = model_of()
-        encoded = encode_text(model, "the bread was bad")
-        words = [
-            model.tokenizer(word, add_special_tokens=False)["input_ids"] for word in ("the", "bread", "was", "bad")
-        ]
-        begin, end = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
-        (row,) = token_rows(encoded, np.array([False, True, False, True]), model.filler, bare=False)
-        assert row.ids == [begin, *words[1], *words[3], end]
-        assert token_rows(encoded, np.zeros(4, dtype=bool), model.filler, bare=False)[0].ids == [begin, end]
-        assert token_rows(encoded, np.ones(4, dtype=bool), model.filler, bare=True)[0].ids == [
-            token for word in words for token in word
-        ]
-        assert token_rows(encoded, np.zeros(4, dtype=bool), model.filler, bare=True)[0].ids == [model.filler]
 
     @pytest.mark.parametrize("family", ["bert", "roberta", "gpt2", "llama", "mistral"])
     def test_texts_are_tokenised_as_the_model_would(self, family):

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves, concatenate_curves
-from rationales.evaluation.faithfulness.filling import Filler, load_filler
 from rationales.evaluation.faithfulness.image_scores import to_model_grid
 from rationales.evaluation.faithfulness.levels import LevelSelections, check_scores, select_levels
 from rationales.evaluation.faithfulness.removal import Variants, variant_probabilities
@@ -24,6 +23,8 @@ from rationales.evaluation.protocols import FILL, Protocol, find_protocol
 from rationales.models.batch.rows import content_key
 from rationales.models.image.encoded import EncodedImage
 from rationales.models.model import Model
+from rationales.models.text.filling.filler import Filler
+from rationales.models.text.filling.loading import load_filler
 from rationales.rationale import Grid, Rationale
 
 INPUTS_AT_ONCE, DEFAULT_INPUTS_AT_ONCE = {"text": 256}, 16  # inputs prepared together, by the kind of model

@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.evaluation.faithfulness.filling import Filler
 from rationales.evaluation.faithfulness.levels import LevelSelections
-from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows, rewrite, token_rows
+from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows
 from rationales.evaluation.protocols import DELETE, FILL, TOKENS, Protocol
 from rationales.models.batch import Batch
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 from rationales.models.text import baselines
+from rationales.models.text.filling.filler import Filler
 from rationales.models.text.model import TextModel
+from rationales.models.text.text_sources import rewrite
 from rationales.models.text.tokens import EncodedText, TokenRow
 from rationales.rationale import Unit
 
@@ -85,13 +86,14 @@ def variant_probabilities(
 ) -> Tensor:
     """(K, B, views, classes): probabilities of every variant of every input, averaged over segments, not over views."""
     removal, bare = protocol.removal, protocol.special == "remove"
-    if removal not in (DELETE, FILL):
+    deleted = removal == DELETE and not protocol.retokenise
+    if not isinstance(model, TextModel) and removal in (DELETE, FILL):
+        raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
+    if not isinstance(model, TextModel) or deleted or removal not in (DELETE, FILL):
         removal_model = with_removal_baseline(model, removal)
         inputs = [with_special(item) for item in _check_texts(encoded, "special='remove'")] if bare else encoded
         with removal_model.frozen(), torch.no_grad():
-            return _by_keeps(removal_model.batch(inputs, seed), levels, variants, bare)
-    if not isinstance(model, TextModel):
-        raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
+            return _by_keeps(removal_model.batch(inputs, seed), levels, variants, bare, deleted)
     texts, rewriter = _check_texts(encoded, removal), _rewriter(model, protocol, filler)
     return _by_texts(model, texts, levels, variants, rewriter)
 
@@ -102,8 +104,10 @@ def _check_texts(encoded: Sequence[Any], option_text: str | tuple[str, ...]) -> 
     return list(encoded)
 
 
-def _by_keeps(batch: Batch, levels: LevelSelections, variants: Variants, last_is_special: bool) -> Tensor:
-    """All variants through one batch, hard 0/1 keeps, as many at once as memory allows."""
+def _by_keeps(
+    batch: Batch, levels: LevelSelections, variants: Variants, last_is_special: bool, deleted: bool
+) -> Tensor:
+    """All variants through one batch, hard 0/1 keeps, as many at once as memory allows; `deleted`: not replaced."""
     rows = batch.rows
     levels, count, flip = levels.to(batch.device), variants.count.to(batch.device), variants.flip.to(batch.device)
     rank = levels.rank
@@ -123,7 +127,8 @@ def _by_keeps(batch: Batch, levels: LevelSelections, variants: Variants, last_is
             kept = kept & ~special
         if variants.untouched is not None and begin <= variants.untouched < begin + len(kept):
             kept[variants.untouched - begin] = True
-        probabilities.append(batch.pool(batch.probabilities(batch.logits(kept.to(batch.dtype)))))
+        logits = batch.logits_deleted(kept) if deleted else batch.logits(kept.to(batch.dtype))
+        probabilities.append(batch.pool(batch.probabilities(logits)))
     return torch.cat(probabilities)
 
 
@@ -146,10 +151,6 @@ def with_special(encoded: EncodedText) -> EncodedText:
 
 def _rewriter(model: TextModel, protocol: Protocol, filler: Filler | None) -> Rewriter:
     bare = protocol.special == "remove"
-    if protocol.removal == DELETE and not protocol.retokenise:
-        return lambda inputs, kept: [
-            token_rows(encoded, chosen, model.filler, bare) for encoded, chosen in zip(inputs, kept, strict=True)
-        ]
     if protocol.removal == DELETE:
         return lambda inputs, kept: plain_rows(
             model, [rewrite(encoded, chosen) for encoded, chosen in zip(inputs, kept, strict=True)], bare

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Progress
-from rationales.methods.perturbation.least_squares import least_squares, row_chunks
 from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
+from rationales.methods.support.least_squares import least_squares, row_chunks
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import baseline_and_full_outputs, outputs_under_keeps
 from rationales.models.batch.rows import fold, uniform

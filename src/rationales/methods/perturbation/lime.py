@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -10,11 +11,10 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Presets, Progress
-from rationales.methods.perturbation.least_squares import centre, least_squares, row_chunks
 from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
+from rationales.methods.support.linear_model import fit_linear_model, random_keeps
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_under_keeps
-from rationales.models.batch.rows import fold, uniform
 from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
@@ -63,32 +63,12 @@ class Lime(Method):
             return groups.spread(self.kept(batch, groups, row, variant))
 
         outputs = outputs_under_keeps(batch, target, keeps, self.samples, output=self.output, progress=progress)
-        all_samples = torch.arange(self.samples, device=batch.device)
-        fitted = torch.zeros(groups.real.shape, device=batch.device, dtype=outputs.dtype)
-        for row in row_chunks(groups.real, self.samples):
-            real = groups.real[row]
-            kept = (self.kept(batch, groups, row, all_samples) & real).double().movedim(0, 1)  # (R, K, g)
-            weights = self._weights(kept.sum(-1) / groups.count[row][:, None])
-            features, values = centre(kept, outputs[:, row].T.double(), weights)
-            fitted[row] = least_squares(features * real[:, None], values, weights, self.ridge).to(fitted.dtype)
-        return Attribution(groups.spread(fitted))
+        kept = partial(self.kept, batch, groups)
+        return Attribution(groups.spread(fit_linear_model(groups, kept, outputs, self.kernel, self.ridge)))
 
     def kept(self, batch: Batch, groups: FeatureGroups, row: Tensor, variant: Tensor) -> Tensor:
         """(k, R, g) bool: the groups that each sample keeps; sample 0 keeps all."""
-        count = groups.count[row]
-        low = (self.min_share * count).round().long().clamp(min=1)
-        high = torch.maximum((self.max_share * count).round().long(), low)
-        number = variant[:, None].expand(-1, len(row))
-        keys = fold(batch.rows.key[row].expand_as(number).flatten(), number.flatten(), 1)
-        random_numbers = uniform(keys, 1).view(number.shape)
-        picks = low + (random_numbers * (high - low + 1)).long()  # (k, R)
-        replaced = (groups.order(batch, row, number) < picks[..., None]) & (number > 0)[..., None]
+        replaced = ~random_keeps(batch, groups, row, variant, self.min_share, self.max_share)
         for _ in range(self.following):
             replaced = replaced | torch.nn.functional.pad(replaced[..., :-1], (1, 0))
         return ~replaced
-
-    def _weights(self, share: Tensor) -> Tensor:
-        """(R, K) shares of kept units -> weights; the cosine between a 0/1 vector and ones is the root of its mean."""
-        if self.kernel == 0:
-            return torch.ones_like(share)
-        return torch.exp(-((1 - share.sqrt()) ** 2) / (2 * self.kernel**2))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rationales.errors import ModelError
+from rationales.errors import ModelError, OptionError
 from rationales.models.batch.contrast import Contrast
 from rationales.models.batch.execution import limited_threads
 from rationales.models.batch.rows import Block, Noise, Packing, Piece, Rows, normal, pack
@@ -85,6 +85,14 @@ class Batch(ABC):
     def on_baseline(self, view: Tensor) -> Batch:
         """The batch of the same inputs on one baseline each, `view` (inputs,); only if views are baselines."""
         raise ModelError("networks that are explained together cannot be separated")
+
+    def logits_deleted(self, keep: Tensor, rows: Tensor | None = None) -> Tensor:
+        """keep (R, n) or (K, R, n) of 0 and 1 -> logits (..., R, classes) without the units that are not kept.
+
+        rows: (R,), or None for all. The text becomes shorter and what follows moves up; special tokens stay. Equal rows
+        go through the model once. No gradients.
+        """
+        raise OptionError("only the words of texts can be deleted; replace units by the baseline instead (`logits`)")
 
     # -- implemented by kinds of models with gradients at their input ---------------------------------------------
 

@@ -18,6 +18,8 @@ from rationales.models.batch.batch import NO_GRADIENTS
 from rationales.models.batch.rows import fold
 from rationales.models.classes import explained_output
 
+KEEPS_AT_ONCE = 2**24  # entries of keeps that are made together for deletion
+
 
 @dataclass(frozen=True, eq=False)
 class BlockInputs:
@@ -159,6 +161,35 @@ def outputs_under_keeps(
 
     with torch.no_grad():
         return batch.fit(compute)
+
+
+def outputs_when_deleted(
+    batch: Batch,
+    target: Tensor,
+    keeps: Keeps,
+    variants: int | Tensor,
+    *,
+    output: str = "probability",
+    progress: Callable[[float], None] | None = None,
+) -> Tensor:
+    """(K, S): as `outputs_under_keeps`, with the units that are not kept deleted instead of replaced.
+
+    Keeps are hard, 0 or 1. All variants of a row are made together, and those that are equal are run once.
+    """
+    count = torch.as_tensor(variants, device=batch.device).expand(batch.size[0])
+    single = torch.promote_types(batch.dtype, torch.float32)
+    values = torch.zeros(int(count.max()), batch.size[0], device=batch.device, dtype=single)
+    rows_at_once = max(1, KEEPS_AT_ONCE // (len(values) * batch.size[1]))
+    for row in torch.split(torch.arange(batch.size[0], device=batch.device), rows_at_once):
+        variant = torch.arange(int(count[row].max()), device=batch.device)
+        needed = variant[:, None] < count[row]  # (k, R); keeps beyond a row's number repeat its first
+        keep = keeps(row, variant).expand(len(variant), len(row), -1)
+        keep = torch.where(needed[..., None], keep, keep[:1])
+        value = explained_output(batch.head, batch.logits_deleted(keep, row), target[batch.rows.input[row]], output)
+        values[variant[:, None], row] = value.to(values.dtype)
+        if progress is not None:
+            progress((int(row[-1]) + 1) / batch.size[0])
+    return values
 
 
 def baseline_and_full_outputs(batch: Batch, target: Tensor, output: str) -> tuple[Tensor, Tensor]:

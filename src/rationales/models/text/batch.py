@@ -7,7 +7,7 @@ every architecture, and keep = 1 equals the plain model to the bit. Replaced wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -15,13 +15,19 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from rationales.models.batch import Batch, Noise, Packing, Piece
-from rationales.models.batch.execution import output_replaced, weight_count
+from rationales.errors import OptionError
+from rationales.models.batch import Batch, Noise, Packing, Piece, pack
+from rationales.models.batch.execution import limited_threads, output_replaced, weight_count
 from rationales.models.batch.rows import normal
 from rationales.models.classes import output_logits
 from rationales.models.fast import attention, packed
 from rationales.models.fast.attention import row_lengths
 from rationales.models.fast.precision import copy_in_dtype
+from rationales.models.text import baselines
+from rationales.models.text.edits import EditedRows, Insertions, TokenTable, edit_rows
+from rationales.models.text.text_sources import TextSources
+
+EDITED_TOKENS = 2**22  # of edited rows that are prepared at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +78,7 @@ class TextBatch(Batch):
     owner: Tensor  # (S, T) the unit of each token; n for special tokens and padding, which are always kept
     lengths: list[int]
     unit: str = "word"  # what a unit is: word, token or sentence
+    sources: TextSources | None = None  # the texts; None: words can be kept or replaced, but not deleted or rewritten
 
     input_axes: ClassVar[int] = 2
     sufficient_cost: ClassVar[dict[str, int]] = {"cuda": 2**15, "cpu": 2**10}
@@ -107,6 +114,88 @@ class TextBatch(Batch):
         network, ids, attended = self.networks[piece.view], self.ids[row, :size], self.attention[row, :size]
         logits = network.logits(ids, attended, types, change, piece)
         return self.class_logits(piece, logits)
+
+    def logits_deleted(self, keep: Tensor, rows: Tensor | None = None) -> Tensor:
+        variants = keep.shape[0] if keep.dim() == 3 else 1
+        logits = self.logits_of_edits(self._all(rows).repeat(variants), keep.reshape(-1, self.size[1]) > 0)
+        return logits.reshape(*keep.shape[:-1], self.classes)
+
+    def logits_of_edits(self, row: Tensor, keep: Tensor, insertions: Insertions | None = None) -> Tensor:
+        """(E, classes): logits of E edited rows, see `edit_rows`; row: (E,), keep: (E, n) bool.
+
+        Equal rows go through the model once, as far as they are prepared together: always those of one row, unless they
+        exceed `EDITED_TOKENS`. No gradients.
+        """
+        order = torch.argsort(row, stable=True)
+        row, keep = row[order], keep[order]
+        if insertions is not None:
+            insertions = replace(insertions, edit=torch.argsort(order)[insertions.edit])
+        table, logits = self.token_table(), torch.zeros(len(row), self.classes, device=self.device, dtype=self.dtype)
+        for first, last in _row_chunks(row, max(1, EDITED_TOKENS // table.ids.shape[1])):
+            chunk = slice(first, last)
+            inserted = None if insertions is None else insertions.between(first, last)
+            edited = edit_rows(table, row[chunk], keep[chunk], inserted)
+            distinct, inverse = edited.distinct(self.rows.view[row[chunk]])
+            outputs = self._outputs_of(edited, distinct, self.rows.view[row[chunk]][distinct])
+            piece = Piece(row[chunk], row[chunk], 0, table.ids.shape[1])
+            logits[order[chunk]] = self.class_logits(piece, outputs[inverse])
+        return logits
+
+    def _outputs_of(self, edited: EditedRows, index: Tensor, view: Tensor) -> Tensor:
+        """(U, outputs): the model's outputs for the edited rows `index` under these views, both (U,)."""
+        lengths, views = edited.lengths[index].tolist(), view.tolist()
+
+        def compute() -> Tensor:
+            numbers: list[Tensor] = []
+            outputs: list[Tensor] = []
+            for network_view in sorted(set(views)):
+                members = [number for number, row_view in enumerate(views) if row_view == network_view]
+                for group in pack([lengths[member] for member in members], self.budget, self._sufficient_cost):
+                    selected = [members[member] for member in group]
+                    size, shortest = lengths[selected[0]], lengths[selected[-1]]
+                    number = torch.tensor(selected, device=self.device)
+                    chosen = index[number]
+                    attended = (torch.arange(size, device=self.device) < edited.lengths[chosen][:, None]).long()
+                    types = None if edited.types is None else edited.types[chosen, :size]
+                    piece = Piece(number, number, network_view, size, shortest == size)
+                    ids, network = edited.ids[chosen, :size], self.networks[network_view]
+                    numbers.append(number)
+                    outputs.append(network.logits(ids, attended, types, lambda words: words, piece))
+            return torch.cat(outputs)[torch.argsort(torch.cat(numbers))]
+
+        work = self.weights() * sum(lengths)
+        with torch.no_grad(), limited_threads(work) if self.device.type == "cpu" else nullcontext():
+            return self.fit(compute)
+
+    def token_table(self) -> TokenTable:
+        """The tokens of all rows, to be edited."""
+        sources = self.text_sources()
+        lengths = torch.tensor(self.lengths, device=self.device)
+        return TokenTable(
+            self.ids,
+            self.types,
+            self.owner,
+            lengths,
+            self.size[1],
+            max(sources.limit, max(self.lengths)),
+            sources.padding,
+        )
+
+    def text_sources(self) -> TextSources:
+        """The texts of the rows; an OptionError if the batch was made without them."""
+        if self.sources is None:
+            raise OptionError(
+                "this batch was made without its texts, so that words can be neither deleted nor rewritten"
+            )
+        return self.sources
+
+    def with_baseline(self, name: str) -> TextBatch:
+        """The same rows with another named baseline: pad, mask, unk, zero, mean or a word."""
+        tokenizer = self.text_sources().tokenizer
+        networks = [
+            replace(network, baseline=baselines.vector(name, tokenizer, network.embedding)) for network in self.networks
+        ]
+        return replace(self, networks=networks)
 
     @property
     def modules(self) -> Sequence[nn.Module]:
@@ -173,4 +262,21 @@ class TextBatch(Batch):
             types=self.types[row, :longest] if self.types is not None else None,
             owner=torch.where(owner == self.size[1], torch.full_like(owner, width), owner),
             lengths=lengths,
+            sources=None if self.sources is None else self.sources.take(inputs),
         )
+
+
+def _row_chunks(row: Tensor, size: int) -> Iterator[tuple[int, int]]:
+    """Ranges of at most `size` of these (E,) row numbers in rising order; equal numbers stay together if they fit."""
+    ends = [*(torch.nonzero(row.diff()).flatten() + 1).tolist(), len(row)]
+    first = last = 0
+    for end in ends:
+        if end - first > size and last > first:
+            yield first, last
+            first = last
+        while end - first > size:
+            yield first, first + size
+            first += size
+        last = end
+    if last > first:
+        yield first, last

@@ -19,14 +19,14 @@ def fingerprint(batch: TextBatch) -> str:
     """Equal for two batches if they explain the same classifier, on any device and in any wrapper."""
     digest = hashlib.blake2b(digest_size=16)
     for network in batch.networks:
-        digest.update(_weights(network.module))
+        digest.update(weights_digest(network.module))
         digest.update(_raw(network.baseline))
         digest.update(repr(_labels(network.module)).encode())
     digest.update(repr((batch.head.value, batch.classes)).encode())
     return digest.hexdigest()
 
 
-def _weights(module: nn.Module) -> bytes:
+def weights_digest(module: nn.Module) -> bytes:
     """Hash of all weights in their order, without their names, which a wrapper may change."""
     tensors = [value for value in module.state_dict().values() if isinstance(value, Tensor)]
     versions = _versions(tensors)

@@ -29,6 +29,7 @@ from rationales.models.fast.precision import in_half_precision
 from rationales.models.model import InputDescription
 from rationales.models.text import baselines
 from rationales.models.text.batch import TextBatch, TextClassifier
+from rationales.models.text.text_sources import TextSources
 from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
 from rationales.models.text.units import UnitKind
 
@@ -151,6 +152,7 @@ class TextModel(ModelDisplay):
             owner=owner,
             lengths=[len(row.ids) for row in lines] * views,
             unit=self.unit,
+            sources=TextSources(encoded, self.tokenizer, self.limit, self.filler),
         )
         if device.type == "cuda" and ASSUMED_VARIANTS * sum(batch.lengths) > batch.budget:
             batch.budget = self.measured_budget(batch)

@@ -1,0 +1,26 @@
+"""Leave-one-out by deletion (Pham et al. 2022, LOO_empty)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from rationales.methods.method import Progress
+from rationales.methods.perturbation.leave_one_out import LeaveOneOut
+from rationales.models.batch.queries import Keeps, outputs_when_deleted
+from rationales.models.text.batch import TextBatch
+
+
+@dataclass(frozen=True)
+class LooEmpty(LeaveOneOut):
+    """The word is deleted: the text becomes shorter. A text of one word becomes its special tokens alone."""
+
+    name: ClassVar[str] = "loo-empty"
+    summary: ClassVar[str] = "change of the log-odds when a word is deleted"
+
+    def probabilities(
+        self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
+    ) -> Tensor:
+        return outputs_when_deleted(batch, target, keeps, variants, progress=progress)
