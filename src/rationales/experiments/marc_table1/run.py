@@ -110,7 +110,7 @@ class _TableRun:
         if spec.key.endswith(SMOOTHED):
             on_validation = share * self._scoring_cost(spec) / self.cost(spec)
             width = self._width(spec, self._report(begin, on_validation))
-        entry = MethodEntry(spec.method, spec.options, width, row_specs.row_title(spec, width))
+        entry = MethodEntry(spec.method, spec.options, width, title=row_specs.row_title(spec, width))
         (row,) = self.test.rows(
             resolve_entries([entry], None, "text")[:1], self._report(begin + on_validation, share - on_validation)
         )
