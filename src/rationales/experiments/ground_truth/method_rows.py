@@ -34,8 +34,8 @@ class MethodSpec:
     @property
     def output(self) -> str | None:
         """The output of the model that is explained; None for methods without this option."""
-        default: str | None = getattr(METHODS.get(self.method), "output", None)
-        return self.options.get("output", default)
+        output: str | None = self.options.get("output", getattr(METHODS.get(self.method), "output", None))
+        return output
 
     def build_method(self, kind: str, size: int = 0) -> Method:
         """The method for a kind of model; `size`: side of the pictures in pixels."""
