@@ -31,7 +31,7 @@ def measure(study: PreparedEvaluation, spec: RowSpec, progress: Progress | None 
     The mean of two: against the marks as they are, and against the sentences that contain a mark.
     """
     widths = [None, *WIDTHS]
-    requested = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
+    requested = [MethodEntry(spec.method, spec.options, width, title=_name(width)) for width in widths]
     selected = resolve_entries(requested, None, "text")[: len(requested)]  # without the chance row
     # the first row computes the scores, all others only smooth them
     rows = study.rows(selected, None if progress is None else lambda done: progress(min(1.0, done * len(selected))))
