@@ -13,7 +13,7 @@ from families import FAMILIES, tiny
 
 import rationales
 from methods.fillers import filler_folder
-from methods.keyword import contrast_model, keyword_model
+from methods.keyword import attentive_contrast_model, attentive_keyword_model, contrast_model, keyword_model
 from methods.maskers import contrast_masker_file, keyword_masker_file, untrained_masker_file
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
@@ -25,6 +25,7 @@ TEXTS = [
     "She said nothing; he laughed, and nobody else in the room understood why.",
 ]
 PICTURES = [name for name, method in METHODS.items() if "feature maps" in method.needs]
+INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]
 QUICK = {  # the invariants do not need a converged mask, nor many samples
     "marc": {"steps": 20},
     "integrated-gradients": {"steps": 8},
@@ -149,7 +150,7 @@ class TestEveryMethod:
     def test_finds_the_keywords_of_a_keyword_model(self, method):
         if method == "random":
             pytest.skip("random scores find nothing, as they should")
-        module, tokenizer = keyword_model("bridge", "joke")
+        module, tokenizer = (attentive_keyword_model if method in INSIDE else keyword_model)("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
         options = trained_parts(method, keyword_masker_file)
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
@@ -164,7 +165,9 @@ class TestEveryMethod:
         """'bridge' speaks for comedy and tragedy alike, and louder than 'joke', which speaks for comedy alone."""
         if method == "random":
             pytest.skip("random scores find nothing, as they should")
-        model = rationales.load(*contrast_model())
+        if not METHODS[method].class_specific:
+            pytest.skip("attention, and what it brings to a token, are the same whichever class is explained")
+        model = rationales.load(*(attentive_contrast_model if method in INSIDE else contrast_model)())
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
         options = trained_parts(method, contrast_masker_file)
         result = rationales.explain(model, text, method=method, target="comedy", against="tragedy", options=options)
@@ -204,7 +207,10 @@ class Blocked(torch.nn.Module):
 def test_a_model_without_gradients_is_explained_by_methods_that_need_none(method):
     module, tokenizer = tiny("bert")
     model = rationales.load(Blocked(module), tokenizer)
-    if "gradients" in METHODS[method].needs:
+    if method in INSIDE:
+        with pytest.raises(ModelError, match=r"no gradients|attention.*Blocked.*module of your own.*use .*occlusion"):
+            explain(model, TEXTS[1], method)
+    elif "gradients" in METHODS[method].needs:
         with pytest.raises(ModelError, match=r"no gradients with respect to its input.*use .*occlusion"):
             explain(model, TEXTS[1], method)
     else:

@@ -7,6 +7,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
+from rationales.methods.attention.alti import Alti
+from rationales.methods.attention.attention_rollout import AttentionRollout
+from rationales.methods.attention.chefer import Chefer
+from rationales.methods.attention.decompx import DecompX
+from rationales.methods.attention.globenc import GlobEnc
+from rationales.methods.attention.raw_attention import RawAttention
 from rationales.methods.gradient.deep_lift import DeepLift
 from rationales.methods.gradient.grad_cam import GradCam
 from rationales.methods.gradient.gradient_shap import GradientShap
@@ -38,6 +44,7 @@ METHODS: dict[str, type[Method]] = {
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
         *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
+        *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
         Random,
     )
 }
