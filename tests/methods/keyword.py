@@ -145,7 +145,7 @@ def attentive_model(
 
 def attentive_keyword_model(*keywords: str) -> tuple[nn.Module, Any]:
     """As `keyword_model`, by attention."""
-    return attentive_model({word: (0.0, 9.0) for word in keywords}, ("absent", "found"), bias=(2.0, 0.0))
+    return attentive_model(dict.fromkeys(keywords, (0.0, 9.0)), ("absent", "found"), bias=(2.0, 0.0))
 
 
 def attentive_contrast_model() -> tuple[nn.Module, Any]:

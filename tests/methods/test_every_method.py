@@ -29,6 +29,7 @@ INSIDE = [name for name, method in METHODS.items() if "attention" in method.need
 QUICK = {  # the invariants do not need a converged mask, nor many samples
     "marc": {"steps": 20},
     "integrated-gradients": {"steps": 8},
+    "sequential-ig": {"steps": 3},
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
     "lime": {"samples": 60},

@@ -6,6 +6,7 @@ Attention weights are those that transformers returns with eager attention, hidd
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,3 +166,24 @@ def decompx(module: nn.Module, encoding: Any) -> Tensor:
         decomposed = result
     pooled = activated(linear(decomposed[0], run.module.bert.pooler.dense), torch.tanh)
     return torch.stack(linear(pooled, run.module.classifier))
+
+
+def sequential_ig(score: Callable[[Tensor], Tensor], full: Tensor, empty: Tensor, word: Tensor, steps: int) -> Tensor:
+    """(words,): Enguehard 2023, Eq. 1: for each word a path of its own, from the baseline to the text.
+
+    `score`: (T, hidden) -> a number; `full`, `empty`: the embeddings of the text and of the baseline; `word` (T,): the
+    word of each token, -1 for special tokens. The integral is a sum over the midpoints of `steps` intervals.
+    """
+    attributions = []
+    for number in range(int(word.max()) + 1):
+        total = torch.zeros_like(full)
+        for step in range(steps):
+            point = full.clone()
+            for token in range(len(full)):
+                if word[token] == number:
+                    point[token] = empty[token] + (step + 0.5) / steps * (full[token] - empty[token])
+            point.requires_grad_()
+            total += torch.autograd.grad(score(point), point)[0] / steps
+        moved = (word == number)[:, None]
+        attributions.append((moved * (full - empty) * total).sum())
+    return torch.stack(attributions)

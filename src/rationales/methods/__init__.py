@@ -20,6 +20,7 @@ from rationales.methods.gradient.guided_backpropagation import GuidedBackpropaga
 from rationales.methods.gradient.input_x_gradient import InputXGradient
 from rationales.methods.gradient.integrated_gradients import IntegratedGradients
 from rationales.methods.gradient.saliency import Saliency
+from rationales.methods.gradient.sequential_ig import SequentialIg
 from rationales.methods.gradient.smooth_grad import SmoothGrad
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
@@ -42,7 +43,7 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
+        *(SequentialIg, GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
         Random,

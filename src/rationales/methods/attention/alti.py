@@ -1,4 +1,4 @@
-"""ALTI: contributions to the attention blocks by their closeness to the output (Ferrando, Gallego, Costa-jussa 2022)."""
+"""ALTI: contributions to the attention blocks by their closeness to the output (Ferrando et al. 2022)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class Alti(AttentionMethod):
     """
 
     name: ClassVar[str] = "alti"
-    summary: ClassVar[str] = "closeness of each token's vector to the attention blocks' outputs; the same for all classes"
+    summary: ClassVar[str] = (
+        "closeness of each token's vector to the attention blocks' outputs; the same for all classes"
+    )
     adds_tokens: ClassVar[bool] = True
     norm_last_only: ClassVar[bool] = True
 

@@ -84,7 +84,9 @@ class AttentionMethod(Method):
         side = round((height * width / patches.shape[1]) ** 0.5)
         shape = (height // side, width // side)
         if shape[0] * shape[1] != patches.shape[1]:
-            raise ModelError(f"{self.name} cannot place {patches.shape[1]} patches on {height} x {width} pixels; {INSTEAD}")
+            raise ModelError(
+                f"{self.name} cannot place {patches.shape[1]} patches on {height} x {width} pixels; {INSTEAD}"
+            )
         image = interpolate(patches.unflatten(1, shape)[:, None], size=(height, width), mode="nearest").flatten(1)
         return image * batch.rows.real[block.row] / (side * side if self.adds_tokens else 1)
 

@@ -46,13 +46,10 @@ class Chefer(AttentionMethod):
         if not value.requires_grad:
             raise ModelError(NO_GRADIENTS)
         gradients = torch.autograd.grad(value, [layer.context for layer in trace.layers])
-        first: Tensor | None = None  # the first row of R, from the last layer to the first
+        first = torch.zeros_like(trace.layers[0].attention[:, 0, :1])  # the first row of R, from the last layer on
+        first[..., 0] = 1
         for layer, gradient in zip(reversed(trace.layers), reversed(gradients), strict=True):
             gradient_by_head = by_head(gradient.to(layer.value.dtype), trace.encoder.heads)
             weighted = (gradient_by_head @ layer.value.transpose(-1, -2) * layer.attention).relu().mean(1)  # (R, T, T)
-            if first is None:
-                first = torch.zeros_like(weighted[:, :1])
-                first[..., 0] = 1
             first = first + first @ weighted
-        assert first is not None  # an encoder has at least one layer
         return first[:, 0]

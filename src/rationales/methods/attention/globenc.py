@@ -29,7 +29,9 @@ class GlobEnc(AttentionMethod):
 
     def token_scores(self, trace: EncoderTrace, batch: Batch, block: Block, target: Tensor) -> Tensor:
         last = trace.layers[-1]  # of which only the first token is read
-        return rollout([contribution_norms(layer, 1 if layer is last else layer.states.shape[1]) for layer in trace.layers])
+        return rollout(
+            [contribution_norms(layer, 1 if layer is last else layer.states.shape[1]) for layer in trace.layers]
+        )
 
 
 def contribution_norms(trace: LayerTrace, count: int) -> Tensor:

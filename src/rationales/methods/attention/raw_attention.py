@@ -27,5 +27,7 @@ class RawAttention(AttentionMethod):
     def token_scores(self, trace: EncoderTrace, batch: Batch, block: Block, target: Tensor) -> Tensor:
         count = len(trace.layers)
         if not -count <= self.layer < count:
-            raise OptionError(f"raw-attention: the encoder has {count} layers, 0 to {count - 1}; there is no {self.layer}")
+            raise OptionError(
+                f"raw-attention: the encoder has {count} layers, 0 to {count - 1}; there is no {self.layer}"
+            )
         return trace.layers[self.layer].attention[:, :, 0].mean(1)

@@ -118,8 +118,8 @@ def _check_attention(method: str, ours: Tensor, context: Tensor, tokens: Tensor)
         largest = (actual.abs() * tokens[..., None]).amax()
         if bool(difference.amax() > MAX_DIFFERENCE[context.dtype] * largest):
             raise ModelError(
-                f"{method} computes attention as softmax(Q K^T / sqrt(d)) V, and this model's attention returns something "
-                f"else (relative positions, a sliding window or an attention of its own?); {INSTEAD}"
+                f"{method} computes attention as softmax(Q K^T / sqrt(d)) V, and this model's attention returns "
+                f"something else (relative positions, a sliding window or an attention of its own?); {INSTEAD}"
             )
 
 
