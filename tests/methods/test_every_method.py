@@ -35,6 +35,7 @@ QUICK = {  # the invariants do not need a converged mask, nor many samples
     "lime": {"samples": 60},
     "kernel-shap": {"samples": 60},
     "shapley-sampling": {"orders": 2},
+    "solvex": {"beams": 2, "passes": 150},
     "input-marginalization": {"candidates": 4},
     "lime-text": {"samples": 60},
     "lime-bert": {"samples": 60},
@@ -177,7 +178,7 @@ class TestEveryMethod:
         assert (result.target, result.against) == ("comedy", "tragedy")
         assert result.scores.argmax() == telling
         assert result.selected()[telling]
-        assert result.scores[shared] < 0.8 * result.scores[telling]
+        assert result.scores[shared] < (1.0 if METHODS[method].scores_are_ranks else 0.8) * result.scores[telling]
         assert list(result.probabilities["full"]) == ["comedy", "tragedy", "report"]
 
     def test_a_contrast_is_the_same_alone_and_in_a_batch(self, method):

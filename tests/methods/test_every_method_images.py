@@ -31,9 +31,12 @@ QUICK = {
     "lime": {"samples": 60} | CELLS,
     "kernel-shap": {"samples": 60} | CELLS,
     "shapley-sampling": {"orders": 2} | CELLS,
+    "solvex": {"beams": 2, "passes": 200} | CELLS,
 }
 GOOD = {"marc": {"steps": 60, "cell": 2}}
-GOOD |= {"shapley-sampling": {"cell": 4}} | {name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")}
+GOOD |= {"shapley-sampling": {"cell": 4}, "solvex": {"cell": 4, "beams": 1, "passes": 10_000}} | {
+    name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")
+}
 TOLERANCE = 2e-3
 TEXTS = [name for name, method in METHODS.items() if {"texts", "a masker"} & {*method.needs}]
 INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]  # this network has none

@@ -35,6 +35,7 @@ from rationales.methods.perturbation.loo_pad import LooPad
 from rationales.methods.perturbation.loo_unk import LooUnk
 from rationales.methods.perturbation.occlusion import Occlusion
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
+from rationales.methods.perturbation.solvex import Solvex
 from rationales.methods.random import Random
 from rationales.options import check_option, suggestion
 
@@ -43,7 +44,7 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(SequentialIg, GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
+        *(SequentialIg, GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
         Random,
