@@ -96,8 +96,10 @@ def attentive_model(
     from transformers import BertConfig, BertForSequenceClassification
 
     tokenizer, classes = tokenizer_of("bert"), len(labels)
-    features = 4 + 2 * classes  # first token, keyword, other, rest of the norm; the word's weights; what was read
-    first, keyword, other, rest, word, read = 0, 1, 2, 3, 4, 4 + classes
+    features = (
+        4 + 2 * classes
+    )  # first token, keyword, plain word, filler of the norm; the word's weights; what was read
+    first, keyword, plain, filler, word, read = 0, 1, 2, 3, 4, 4 + classes
     config = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=2 * features,
@@ -124,13 +126,13 @@ def attentive_model(
         for name, weight in module.named_parameters():
             weight.fill_(1.0 if name.endswith("LayerNorm.weight") else 0.0)
         meaning = torch.zeros(len(tokenizer), features)
-        meaning[:, other] = 1
-        meaning[tokenizer.cls_token_id, other], meaning[tokenizer.cls_token_id, first] = 0, 1
+        meaning[:, plain] = 1
+        meaning[tokenizer.cls_token_id, plain], meaning[tokenizer.cls_token_id, first] = 0, 1
         for text, row in weights.items():
             for token in tokenizer(text, add_special_tokens=False)["input_ids"]:
-                meaning[token, other], meaning[token, keyword] = 0, 1
+                meaning[token, plain], meaning[token, keyword] = 0, 1
                 meaning[token, word : word + classes] = torch.tensor(row) / 10
-        meaning[:, rest] = (4 - meaning.square().sum(1)).sqrt()  # all of one norm
+        meaning[:, filler] = (4 - meaning.square().sum(1)).sqrt()  # all of one norm
         module.bert.embeddings.word_embeddings.weight.copy_(torch.cat([meaning, -meaning], 1))
         layer = module.bert.encoder.layer[0]
         layer.attention.self.query.weight.copy_(moves([(first, first, 3.0)]))

@@ -92,7 +92,7 @@ class TestBlock:
         _, trace = traced(text_batch(*encoder(family)))
         for layer in trace.layers:
             count = layer.states.shape[1]
-            vectors = torch.cat([part for _, part in block_vectors(layer, count, value_bias=False)], 1)
+            vectors = torch.cat([chunk for _, chunk in block_vectors(layer, count, value_bias=False)], 1)
             difference = vectors.sum(2) + block_bias(layer) - layer.attention_norm_output
             assert (difference * trace.tokens[..., None]).abs().max() < EXACT
 

@@ -101,26 +101,26 @@ def find_encoder(method: str, module: nn.Module) -> Encoder:
         )
     names = asdict(architecture.names)
     layers = [
-        EncoderLayer(layer, **{role: _part(method, layer, names[role]) for role in _ROLES})
-        for layer in _part(method, module, architecture.layers).children()
+        EncoderLayer(layer, **{role: _submodule(method, layer, names[role]) for role in _ROLES})
+        for layer in _submodule(method, module, architecture.layers).children()
     ]
     config: Any = module.config
     if getattr(config, "is_decoder", False):
         raise ModelError(f"{method} is for encoders, and this {kind.__name__} is a decoder (is_decoder); {INSTEAD}")
-    final_norm = _part(method, module, architecture.final_norm) if architecture.final_norm else None
-    head = [_part(method, module, name) for name in architecture.head]
+    final_norm = _submodule(method, module, architecture.final_norm) if architecture.final_norm else None
+    head = [_submodule(method, module, name) for name in architecture.head]
     return Encoder(layers, config.num_attention_heads, head, architecture.norm_first, final_norm)
 
 
-def _part(method: str, module: nn.Module, name: str) -> Any:
+def _submodule(method: str, module: nn.Module, name: str) -> Any:
     """The sub-module of this name, which must be one whose weights can be read."""
     try:
-        part = module.get_submodule(name)
+        submodule = module.get_submodule(name)
     except AttributeError as error:
         raise ModelError(f"{method} expects {name} in {type(module).__name__}: {error}; {INSTEAD}") from error
-    if not isinstance(part, (nn.Linear, nn.LayerNorm, nn.ModuleList)):
+    if not isinstance(submodule, (nn.Linear, nn.LayerNorm, nn.ModuleList)):
         raise ModelError(
-            f"{method} reads weights, and {name} is a {type(part).__name__}, not a plain layer (a quantised or adapted "
-            f"model?); load it in full precision, or {INSTEAD}"
+            f"{method} reads weights, and {name} is a {type(submodule).__name__}, not a plain layer (a quantised or "
+            f"adapted model?); load it in full precision, or {INSTEAD}"
         )
-    return part
+    return submodule

@@ -87,7 +87,7 @@ class AttentionMethod(Method):
             raise ModelError(
                 f"{self.name} cannot place {patches.shape[1]} patches on {height} x {width} pixels; {INSTEAD}"
             )
-        image = interpolate(patches.unflatten(1, shape)[:, None], size=(height, width), mode="nearest").flatten(1)
+        image = interpolate(patches.reshape(-1, 1, *shape), size=(height, width), mode="nearest").flatten(1)
         return image * batch.rows.real[block.row] / (side * side if self.adds_tokens else 1)
 
 

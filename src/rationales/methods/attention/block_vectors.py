@@ -45,7 +45,7 @@ def block_bias(trace: LayerTrace) -> Tensor:
     bias = torch.zeros(output.in_features, device=trace.states.device, dtype=trace.states.dtype)
     if trace.layer.value.bias is not None:
         bias = trace.layer.value.bias.to(bias)  # attention weights of a token sum to 1
-    added = nn.functional.linear(bias, output.weight.to(bias), None if output.bias is None else output.bias.to(bias))
+    added = nn.functional.linear(bias, output.weight.to(bias), output.bias.to(bias))
     scale = norm_scale(norm, trace.attention_norm_input)
     return through_norm(norm, added.expand_as(trace.states)[:, :, None], scale)[:, :, 0] + norm.bias.to(bias)
 

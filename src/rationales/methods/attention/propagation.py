@@ -61,10 +61,11 @@ class Propagation:
     def _attend(self, vectors: Tensor, layer: LayerTrace, count: int) -> Tensor:
         """(R, T, T, d) -> (R, count, T, d): values, weighted by attention, and the linear layer after it."""
         heads = self.trace.encoder.heads
-        value = self._linear(vectors, layer.layer.value).unflatten(-1, (heads, -1))  # (R, J, T, H, s)
-        by_head = value.permute(0, 3, 1, 2, 4)  # (R, H, J, T, s)
-        context = layer.attention[:, :, :count] @ by_head.flatten(3)  # (R, H, I, T * s)
-        context = context.unflatten(-1, by_head.shape[3:]).permute(0, 2, 3, 1, 4).flatten(3)
+        rows, tokens = vectors.shape[:2]
+        value = self._linear(vectors, layer.layer.value).view(rows, tokens, tokens, heads, -1)  # (R, J, T, H, s)
+        by_head = value.permute(0, 3, 1, 2, 4).flatten(3)  # (R, H, J, T * s)
+        context = layer.attention[:, :, :count] @ by_head  # (R, H, I, T * s)
+        context = context.view(rows, heads, count, tokens, -1).permute(0, 2, 3, 1, 4).flatten(3)
         return self._linear(context, layer.layer.attention_output)
 
     def _feed_forward(self, vectors: Tensor, layer: LayerTrace) -> Tensor:
@@ -75,7 +76,8 @@ class Propagation:
 
         rows, count, tokens, _ = vectors.shape
         step = max(1, CHUNK_NUMBERS // (rows * tokens * layer.activation_slope.shape[-1]))
-        chunks = zip(vectors.split(step, 1), layer.activation_slope[:, :count].split(step, 1), strict=True)
+        slopes = torch.split(layer.activation_slope[:, :count], step, 1)
+        chunks = zip(torch.split(vectors, step, 1), slopes, strict=True)
         return torch.cat([compute(*chunk) for chunk in chunks], 1)
 
     def _norm(self, vectors: Tensor, norm: nn.LayerNorm, scale: Tensor) -> Tensor:

@@ -87,11 +87,11 @@ def norm_scale(norm: nn.LayerNorm, states: Tensor) -> Tensor:
 
 def by_head(vectors: Tensor, heads: int) -> Tensor:
     """(R, T, d) -> (R, H, T, d / H)."""
-    return vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return vectors.view(*vectors.shape[:2], heads, -1).transpose(1, 2)
 
 
 def _layer_trace(calls: _Calls, layer: EncoderLayer, tokens: Tensor, heads: int) -> LayerTrace:
-    query, key, value = (by_head(calls.output(part), heads) for part in (layer.query, layer.key, layer.value))
+    query, key, value = (by_head(calls.output(linear), heads) for linear in (layer.query, layer.key, layer.value))
     logits = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     attention = logits.masked_fill(~tokens[:, None, None, :], -torch.inf).softmax(-1)
     context = calls.recorded[layer.attention_output][0]
@@ -164,7 +164,7 @@ def _recorded(encoder: Encoder, record: Callable[[nn.Module, Any, Any, Any], Non
     """Inside the block, `record` is called after every module of the encoder that decompositions read."""
     modules = [*encoder.head, *([] if encoder.final_norm is None else [encoder.final_norm])]
     for layer in encoder.layers:
-        modules += [getattr(layer, part.name) for part in fields(layer)]
+        modules += [getattr(layer, field.name) for field in fields(layer)]
     with ExitStack() as stack:
         for module in modules:
             stack.callback(module.register_forward_hook(record, with_kwargs=True).remove)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -14,9 +14,12 @@ from rationales.methods.support.feature_groups import FeatureGroups, feature_gro
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_under_keeps
 from rationales.models.batch.rows import fold
-from rationales.models.classes import OUTPUTS
+from rationales.models.classes import OUTPUTS, explained_output
+from rationales.models.text.batch import TextBatch
 from rationales.options import option
 
+REMOVAL = ("baseline", "delete")
+EDITS = 2**13  # texts with deleted words that are prepared at once
 METRICS = ("comp-suff", "comprehensiveness", "sufficiency")
 
 
@@ -42,6 +45,7 @@ class Solvex(Method):
     passes: int = option(
         20_000, "most forward passes for a row; when they are used up, the remaining units follow by their value alone"
     )
+    removal: str = option("baseline", "units are replaced by the baseline or, in texts, deleted", *REMOVAL)
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
     output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
@@ -57,6 +61,8 @@ class Solvex(Method):
         return 2 if self.metric == "comp-suff" else 1
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        if self.removal == "delete" and not isinstance(batch, TextBatch):
+            raise OptionError("solvex deletes units of text models only; use removal=baseline")
         groups = feature_groups(batch, self.cell)
         least = self.passes_per_set * int(groups.count.max())
         if self.passes < least:
@@ -151,6 +157,9 @@ class _Search:
         """(S, C): g of every candidate, in double precision; sets are made block by block."""
 
         def outputs(removed: bool) -> Tensor:
+            if self.method.removal == "delete":
+                return self._outputs_of_deletions(cast("TextBatch", self.batch), candidates, removed)
+
             def keeps(row: Tensor, variant: Tensor) -> Tensor:
                 beam, group = (index[row][:, variant].T for index in (candidates.beam, candidates.group))  # (k, R)
                 return self.groups.spread(self._extended(row, beam, group[..., None]) ^ removed)
@@ -163,6 +172,19 @@ class _Search:
         if self.method.metric == "sufficiency":
             return outputs(removed=False)
         return outputs(removed=False) - outputs(removed=True)
+
+    def _outputs_of_deletions(self, batch: TextBatch, candidates: _Candidates, removed: bool) -> Tensor:
+        """(S, C): the explained output with the words of each candidate alone, or with all but them."""
+        shape = candidates.beam.shape
+        values = torch.zeros(shape, device=batch.device, dtype=torch.float64)
+        exists = torch.arange(shape[1], device=batch.device) < candidates.count[:, None]
+        for row, variant in (pairs.unbind(1) for pairs in torch.split(torch.nonzero(exists), EDITS)):
+            beam, group = (index[row, variant] for index in (candidates.beam, candidates.group))
+            with torch.no_grad():
+                logits = batch.logits_of_edits(row, self._extended(row, beam, group[:, None]) ^ removed)
+            target = self.target[batch.rows.input[row]]
+            values[row, variant] = explained_output(batch.head, logits, target, self.method.output).double()
+        return values
 
     def _completed(self, order: Tensor) -> Tensor:
         """(S, g): groups that the search did not reach follow in the order of their value alone."""
@@ -183,9 +205,10 @@ class _Candidates:
 def _merged(active: Tensor, new: Tensor, before: Tensor) -> Tensor:
     """(S, B, ...): `new` for active rows and `before` for others, padded to the same number of beams."""
     beams = max(new.shape[1], before.shape[1])
-    padded = []
-    for values in (new, before):
+
+    def padded(values: Tensor) -> Tensor:
         filler = -torch.inf if values.is_floating_point() else 0
         shape = (values.shape[0], beams - values.shape[1], *values.shape[2:])
-        padded.append(torch.cat([values, values.new_full(shape, filler)], 1))
-    return torch.where(active.view(-1, *[1] * (new.dim() - 1)), *padded)
+        return torch.cat([values, values.new_full(shape, filler)], 1)
+
+    return torch.where(active.view(-1, *[1] * (new.dim() - 1)), padded(new), padded(before))

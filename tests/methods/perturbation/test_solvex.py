@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from families import tiny, tokenizer_of
+from methods.keyword import WeightedWordsModel
 from reference import rivals
 
 import rationales
-from methods.keyword import WeightedWordsModel
 from rationales.errors import OptionError
 from rationales.methods import build
 
@@ -25,27 +25,28 @@ def batch_of(module, tokenizer, texts=TEXTS):
     return model.batch(model.encode([model.read(text, None) for text in texts]))
 
 
-def probability(batch, row, target):
+def probability(batch, row, target, removal="baseline"):
     """A set of words -> the target's probability with these words alone."""
+    logits = batch.logits if removal == "baseline" else batch.logits_deleted
 
     @functools.cache
     def of(words):
         keep = batch.zeros()
         keep[row, list(words)] = 1
         with torch.no_grad():
-            return float(batch.logits(keep).softmax(-1)[row, target])
+            return float(logits(keep).softmax(-1)[row, target])
 
     return lambda words: of(frozenset(words))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_full_beam_equals_brute_force_on_six_words(seed):
+@pytest.mark.parametrize(("seed", "removal"), [(0, "baseline"), (1, "baseline"), (2, "delete")])
+def test_a_full_beam_equals_brute_force_on_six_words(seed, removal):
     batch, target = batch_of(*tiny("bert", seed=seed)), torch.tensor([1, 0])
-    attribution = build("solvex", {"beams": FULL_BEAM}).scores(batch, target)
+    attribution = build("solvex", {"beams": FULL_BEAM, "removal": removal}).scores(batch, target)
     for row in range(2):
-        best, value = rivals.solvex(probability(batch, row, int(target[row])), 6)
+        score = probability(batch, row, int(target[row]), removal)
+        best, value = rivals.solvex(score, 6)
         order = tuple(attribution.scores[row].argsort(descending=True).tolist())
-        score = probability(batch, row, int(target[row]))
         reached = sum(score(set(order[:size])) - score(set(range(6)) - set(order[:size])) for size in range(1, 7))
         assert reached == pytest.approx(value, abs=1e-5)
         assert order == best
