@@ -96,9 +96,7 @@ def attentive_model(
     from transformers import BertConfig, BertForSequenceClassification
 
     tokenizer, classes = tokenizer_of("bert"), len(labels)
-    features = (
-        4 + 2 * classes
-    )  # first token, keyword, plain word, filler of the norm; the word's weights; what was read
+    features = 4 + 2 * classes  # first token, keyword, plain word, filler of the norm; weights; what was read
     first, keyword, plain, filler, word, read = 0, 1, 2, 3, 4, 4 + classes
     config = BertConfig(
         vocab_size=len(tokenizer),

@@ -29,7 +29,7 @@ def eager_pass(module: nn.Module, encoding: Any) -> SimpleNamespace:
 
 
 def rollout(module: nn.Module, encoding: Any) -> Tensor:
-    """(T,): Abnar and Zuidema 2020, section 4: the product of 0.5 A + 0.5 I, rows normalised."""
+    """(T,): Abnar and Zuidema 2020: the product of 0.5 A + 0.5 I, rows normalised."""
     run = eager_pass(module, encoding)
     tokens = run.attentions[0].shape[-1]
     joint = torch.eye(tokens)
@@ -40,7 +40,7 @@ def rollout(module: nn.Module, encoding: Any) -> Tensor:
 
 
 def chefer(module: nn.Module, encoding: Any, target: int) -> Tensor:
-    """(T,): Chefer et al. 2021 (Generic Attention), Eq. 5 and 6, with autograd's gradient at the attention itself."""
+    """(T,): Chefer et al. 2021 (Generic Attention), with autograd's gradient at the attention itself."""
     run = eager_pass(module, encoding)
     gradients = torch.autograd.grad(run.logits[0, target], run.attentions)
     relevance = torch.eye(run.attentions[0].shape[-1])
@@ -78,7 +78,7 @@ def _block(layer: Any, attention: Tensor, states: Tensor) -> Tensor:
 
 
 def alti(module: nn.Module, encoding: Any) -> Tensor:
-    """(T,): Ferrando et al. 2022, Eq. 8 to 12, layer by layer."""
+    """(T,): Ferrando et al. 2022, layer by layer."""
     run = eager_pass(module, encoding)
     joint = torch.eye(run.states[0].shape[1])
     for layer, attention, states in zip(run.layers, run.attentions, run.states[:-1], strict=True):
@@ -99,7 +99,7 @@ def alti(module: nn.Module, encoding: Any) -> Tensor:
 
 
 def globenc(module: nn.Module, encoding: Any) -> Tensor:
-    """(T,): Modarressi et al. 2022, section 2: vectors through both norms, their lengths multiplied through layers."""
+    """(T,): Modarressi et al. 2022: vectors through both norms, their lengths multiplied through layers."""
     run = eager_pass(module, encoding)
     joint = torch.eye(run.states[0].shape[1])
     for layer, attention, states in zip(run.layers, run.attentions, run.states[:-1], strict=True):
@@ -121,7 +121,7 @@ def globenc(module: nn.Module, encoding: Any) -> Tensor:
 
 
 def decompx(module: nn.Module, encoding: Any) -> Tensor:
-    """(T, classes): Modarressi et al. 2023, section 3, vector by vector; biases by absolute dot products."""
+    """(T, classes): Modarressi et al. 2023, vector by vector; biases by absolute dot products."""
     run = eager_pass(module, encoding)
     tokens = run.states[0].shape[1]
 
@@ -169,7 +169,7 @@ def decompx(module: nn.Module, encoding: Any) -> Tensor:
 
 
 def sequential_ig(score: Callable[[Tensor], Tensor], full: Tensor, empty: Tensor, word: Tensor, steps: int) -> Tensor:
-    """(words,): Enguehard 2023, Eq. 1: for each word a path of its own, from the baseline to the text.
+    """(words,): Enguehard 2023: for each word a path of its own, from the baseline to the text.
 
     `score`: (T, hidden) -> a number; `full`, `empty`: the embeddings of the text and of the baseline; `word` (T,): the
     word of each token, -1 for special tokens. The integral is a sum over the midpoints of `steps` intervals.

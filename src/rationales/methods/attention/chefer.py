@@ -21,7 +21,7 @@ from rationales.options import option
 
 @dataclass(frozen=True)
 class Chefer(AttentionMethod):
-    """R <- R + mean over heads of relu(dy/dA * A) R, from R = I, layer by layer (Eq. 5, 6); the first row of R.
+    """R <- R + mean over heads of relu(dy/dA * A) R, from R = I, layer by layer; the first row of R.
 
     A is the attention of a layer and y the explained output. The gradient at A is that at the attention's output times
     the values, so that no layer needs to store A for the backward pass.

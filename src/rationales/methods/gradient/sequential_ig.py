@@ -21,7 +21,7 @@ from rationales.options import option
 
 @dataclass(frozen=True)
 class SequentialIg(GradientMethod):
-    """(x_i - b_i) times the mean gradient at word i, while i alone goes from the baseline to the text (Eq. 1).
+    """(x_i - b_i) times the mean gradient at word i, while i alone goes from the baseline to the text.
 
     All tokens of a word go together. The paths of all words of all texts are run in the same batches.
     """
