@@ -143,7 +143,8 @@ class TestNotANumber:
         refused(InputError, broken, texts, method=method, names=names, says="NaN or infinite logits for three")
 
     @pytest.mark.parametrize(
-        "method", [name for name, method in METHODS.items() if not {"feature maps", "a masker"} & {*method.needs}]
+        "method",
+        [name for name, method in METHODS.items() if not {"feature maps", "a masker", "attention"} & {*method.needs}],
     )
     def test_a_model_that_gives_it_for_parts_of_a_text(self, method):
         broken = rationales.load(Odd("when replaced"), tokenizer_of("bert"))

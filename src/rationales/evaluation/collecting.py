@@ -117,7 +117,8 @@ def _scores(
 ) -> list[RawScores]:
     """The method's scores of all rows, from the cache where possible."""
     encoded, targets = examples.encoded, examples.targets
-    model = settings.model if "gradients" in method.needs else settings.forward_model
+    inside = {"gradients", "attention"} & {*method.needs}  # what a copy in half precision does not have, or not exactly
+    model = settings.model if inside else settings.forward_model
     if settings.cache is None:
         return score_rows(model, encoded, method, targets, seed=settings.seed, progress=progress)
     keys = [

@@ -394,7 +394,9 @@ def _check_probabilities(measured: Sequence[Tensor], titles: Sequence[str]) -> N
 def _check_scores(scores: Sequence[Tensor], titles: Sequence[str], method: Method) -> None:
     for values, title in zip(scores, titles, strict=True):
         if first_nonfinite(values) is not None:
-            cause = "its gradients" if "gradients" in method.needs else "its predictions when parts are replaced"
+            causes = {"gradients": "its gradients", "attention": "its hidden states"}
+            replaced = "its predictions when parts are replaced"
+            cause = next((text for need, text in causes.items() if need in method.needs), replaced)
             raise InputError(f"{method.name} gives no finite scores for {title}: {cause} are NaN or infinite")
 
 
