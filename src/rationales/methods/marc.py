@@ -44,7 +44,7 @@ class Marc(MaskSettings, Method):
         if self.level_weight:  # the field is optimised for every size: select the one that suffices
             fast_batch, _ = fast_precision(batch, self)
             z, size = result.bounded_field, None
-            if batch.grid is None and self.shape == "spans":
+            if batch.grid is None and self.shaping == "spans":
                 scores, spans = words_and_spans(z, result.anchor, fast_batch, target, self)
                 keep = spans * result.real
                 notes = self._notes(batch, keep, result)
