@@ -41,6 +41,7 @@ from rationales.experiments.marc_table1.row_specs import (
     select_rows,
 )
 from rationales.methods import METHODS, build
+from rationales.methods.gradient.gradient_method import GradientMethod
 
 QUICK = ("random", "saliency-norm", "saliency-norm-smoothed", "shapley", "marc-default")
 
@@ -123,6 +124,17 @@ class TestRows:
         changed |= {"complement": ("complement",)}
         for row, options in changed.items():
             assert build("marc", dict(ROWS[f"without-{row}"].options)) == replace(marc, **dict.fromkeys(options, 0.0))
+
+    def test_gradient_methods_explain_the_logit_as_in_the_published_rows(self):
+        methods = {key: build(spec.method, dict(spec.options)) for key, spec in ROWS.items()}
+        outputs = {key: method.output for key, method in methods.items() if isinstance(method, GradientMethod)}
+        assert len(outputs) == 12  # three methods, two reductions, with and without smoothing
+        assert set(outputs.values()) == {"logit"}
+
+    def test_a_remark_says_which_output_is_explained(self):
+        keys = ["marc", "occlusion", "saliency-norm", "saliency-norm-smoothed", "random"]
+        assert "Explained output: probability (Occlusion), logit (Saliency, norm)." in run._remarks(0.97, keys)
+        assert not any("Explained output" in remark for remark in run._remarks(0.97, ["marc", "random"]))
 
     def test_cheap_ones_come_first_and_chance_always(self):
         order = [spec.key for spec in select_rows(None)]

@@ -82,3 +82,9 @@ def contrast_model() -> tuple[nn.Module, Any]:
     """'bridge' speaks for comedy and for tragedy alike, 'joke' for comedy alone, and less loudly."""
     weights = {"bridge": (9.0, 9.0, 0.0), "joke": (6.0, 0.0, 0.0)}
     return WeightedWordsModel(weights, ("comedy", "tragedy", "report")), tokenizer_of("bert")
+
+
+def constant_logit_model() -> tuple[nn.Module, Any]:
+    """Logits (0, z): 'bridge' raises z and speaks for tragedy; 'joke' lowers it and speaks for comedy."""
+    weights = {"bridge": (0.0, 9.0), "joke": (0.0, -9.0)}
+    return WeightedWordsModel(weights, ("comedy", "tragedy")), tokenizer_of("bert")

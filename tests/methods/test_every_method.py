@@ -13,10 +13,11 @@ from families import FAMILIES, tiny
 
 import rationales
 from methods.fillers import filler_folder
-from methods.keyword import contrast_model, keyword_model
-from methods.maskers import contrast_masker_file, keyword_masker_file, untrained_masker_file
+from methods.keyword import constant_logit_model, contrast_model, keyword_model
+from methods.maskers import constant_logit_masker_file, contrast_masker_file, keyword_masker_file, untrained_masker_file
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
+from rationales.methods.gradient.gradient_method import GradientMethod
 
 TEXTS = [
     "Dull.",
@@ -160,6 +161,22 @@ class TestEveryMethod:
             assert result.selected()[index]
             assert result.scores[index] == result.scores[max(index - 2, 0) : index + 3].max()
 
+    @pytest.mark.parametrize(("label", "keyword"), [("comedy", "joke"), ("tragedy", "bridge")])
+    def test_finds_the_keyword_of_either_class_where_the_first_logit_is_constant(self, method, label, keyword):
+        """With logits (0, z) the first class is likely where z is low, and its own logit has no gradient."""
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        text = f"The boat drifted slowly towards the {keyword} and nobody laughed again that day"
+        model = rationales.load(*constant_logit_model())
+        options = trained_parts(method, constant_logit_masker_file)
+        result = rationales.explain(model, text, method=method, options=options)
+        words = [unit.text for unit in result.units]
+        assert result.target == label
+        assert result.scores.argmax() == words.index(keyword)
+        assert result.scores.max() > 0
+        assert result.selected()[words.index(keyword)]
+        assert result.selected().sum() <= len(words) / 2
+
     def test_against_another_class_only_what_tells_the_two_apart_counts(self, method):
         """'bridge' speaks for comedy and tragedy alike, and louder than 'joke', which speaks for comedy alone."""
         if method == "random":
@@ -183,6 +200,26 @@ class TestEveryMethod:
             alone = explain(model, text, method, target=0, against=rival)
             assert np.allclose(mine.scores, alone.scores, atol=TOLERANCE)
             assert mine.against == model.labels[rival]
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if issubclass(METHODS[name], GradientMethod)])
+class TestEveryGradientMethod:
+    TEXT = "The boat drifted slowly towards the joke"
+
+    @pytest.mark.parametrize("target", ["comedy", "tragedy"])
+    def test_the_keyword_of_one_class_has_the_largest_score_for_both(self, method, target):
+        """It speaks for comedy and as strongly against tragedy, so signed scores differ in their sign alone."""
+        result = rationales.explain(rationales.load(*constant_logit_model()), self.TEXT, method=method, target=target)
+        words = [unit.text for unit in result.units]
+        assert np.abs(result.scores).argmax() == words.index("joke")
+        if target == "tragedy" and METHODS[method]().reduce == "sum":
+            assert result.scores[words.index("joke")] < 0
+
+    def test_of_a_constant_logit_there_is_nothing_to_explain(self, method):
+        """Why they do not explain the logit by default."""
+        model, options = rationales.load(*constant_logit_model()), {"output": "logit"}
+        result = rationales.explain(model, self.TEXT, method=method, target="comedy", options=options)
+        assert not result.scores.any()
 
 
 class Blocked(torch.nn.Module):

@@ -186,6 +186,23 @@ class TestEveryMethod:
         best = np.argsort(-result.scores, kind="stable")[: truth.sum()]
         assert truth.flatten()[best].mean() > 0.6
 
+    @pytest.mark.parametrize(("label", "colour"), [("sea", (20, 30, 230)), ("flag", (230, 20, 30))])
+    def test_finds_the_square_of_either_class_where_the_first_logit_is_constant(self, method, label, colour):
+        """With logits (0, z) the first class is likely where z is low, and its own logit has no gradient."""
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        picture = scene(11, 11, side=10)
+        picture[11:21, 11:21] = colour
+        options = QUICK.get(method, {}) | GOOD.get(method, {})
+        model = from_module(RedMinusBlue().eval(), preprocess, ["sea", "flag"], "colours")
+        result = explain_any(model, picture, method=method, options=options)
+        truth = np.zeros((SIDE, SIDE), dtype=bool)
+        truth[11:21, 11:21] = True
+        best = np.argsort(-result.scores, kind="stable")[: truth.sum()]
+        assert result.target == label
+        assert result.scores.max() > 0
+        assert truth.flatten()[best].mean() > 0.6
+
     def test_against_another_class_only_what_tells_the_two_apart_counts(self, method):
         """Blue speaks for both classes, and louder than red, which speaks for the first alone."""
         if method == "random":
@@ -243,6 +260,14 @@ class RedOrBlue(nn.Module):
     def forward(self, pixels):
         red, blue = self.look(pixels).relu().flatten(2).sum(2).div(5).unbind(1)
         return torch.stack([red + 3 * blue, 3 * blue, torch.zeros_like(red)], 1)
+
+
+class RedMinusBlue(RedOrBlue):
+    """Logits (0, z): red raises z, blue lowers it."""
+
+    def forward(self, pixels):
+        red, blue = self.look(pixels).relu().flatten(2).sum(2).div(5).unbind(1)
+        return torch.stack([torch.zeros_like(red), red - blue], 1)
 
 
 class Overwriting(nn.Module):

@@ -55,6 +55,9 @@ class RowSpec:
 
 
 _PAPER = {"preset": "paper"}
+# The rows of gradient methods explain the label's logit. The paper does not name the output; for label 0 it negates
+# sums (appendix A.1), as one does for a single logit, of which the logit and the log-odds are the same number.
+_LOGIT: dict[str, Any] = {"output": "logit"}
 MARC_STEP_PASSES = 6  # forward and backward passes of two rows
 SEGMENT_WORDS = 400  # approximate words of a segment of 512 tokens
 
@@ -67,14 +70,14 @@ _MARC = (
 _RIVALS = (
     RowSpec("occlusion", "Occlusion", "rivals", "occlusion", _PAPER, SEGMENT_WORDS,
             (0.432, 0.448, 0.125, 0.022, 0.415)),
-    RowSpec("saliency-norm", "Saliency, norm", "rivals", "saliency", {"reduce": "norm"}, 3,
+    RowSpec("saliency-norm", "Saliency, norm", "rivals", "saliency", {**_LOGIT, "reduce": "norm"}, 3,
             (0.435, 0.392, 0.04, 0.132, 0.287)),
-    RowSpec(SALIENCY_SUM, "Saliency, sum", "rivals", "saliency", {"reduce": "sum"}, 3,
+    RowSpec(SALIENCY_SUM, "Saliency, sum", "rivals", "saliency", {**_LOGIT, "reduce": "sum"}, 3,
             (0.425, 0.340, 0.076, 0.260, 0.246)),
-    RowSpec("input-x-gradient-norm", "Input x gradient, norm", "rivals", "input-x-gradient", {"reduce": "norm"}, 3,
-            (0.436, 0.396, 0.040, 0.136, 0.292)),
-    RowSpec("input-x-gradient-sum", "Input x gradient, sum", "rivals", "input-x-gradient", {"reduce": "sum"}, 3,
-            (0.425, 0.340, 0.084, 0.239, 0.248)),
+    RowSpec("input-x-gradient-norm", "Input x gradient, norm", "rivals", "input-x-gradient",
+            {**_LOGIT, "reduce": "norm"}, 3, (0.436, 0.396, 0.040, 0.136, 0.292)),
+    RowSpec("input-x-gradient-sum", "Input x gradient, sum", "rivals", "input-x-gradient",
+            {**_LOGIT, "reduce": "sum"}, 3, (0.425, 0.340, 0.084, 0.239, 0.248)),
     RowSpec("integrated-gradients-norm", "Integrated gradients, norm", "rivals", "integrated-gradients",
             {**_PAPER, "reduce": "norm"}, 150, (0.428, 0.369, 0.036, 0.122, 0.274)),
     RowSpec("integrated-gradients-sum", "Integrated gradients, sum", "rivals", "integrated-gradients",

@@ -20,13 +20,14 @@ from rationales.evaluation.sampling import evenly
 from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.experiments.explained_outputs import explained_outputs_remark
 from rationales.experiments.marc_table1 import row_specs, widths
 from rationales.experiments.marc_table1.budget import budget, measuring_passes, reduce_row, reduced_protocol, remark
 from rationales.experiments.marc_table1.report import duration, sections
 from rationales.experiments.marc_table1.row_specs import MAIN, METRICS, SHAPED, SMOOTHED, RowSpec
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
-from rationales.methods import METHODS
+from rationales.methods import METHODS, build
 from rationales.models.load import load
 from rationales.models.model import Model
 
@@ -231,6 +232,7 @@ def _remarks(accuracy: float, keys: Collection[str], reduced: bool = False) -> l
             "Settings of the paper, of which rivals have fewer" if reduced else "Rivals have the paper's settings"
         )
         remarks.append(f"{settings_of}: {settings}.")
+        remarks.append(explained_outputs_remark(_explained_outputs(keys)))
     if any(key.endswith(SMOOTHED) for key in keys):
         remarks.append(
             "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words; its width s is chosen on validation reviews by "
@@ -253,6 +255,13 @@ def _remarks(accuracy: float, keys: Collection[str], reduced: bool = False) -> l
             "their numbers, so that the sum of a gradient is nothing but rounding; the row is the paper's."
         )
     return remarks
+
+
+def _explained_outputs(keys: Collection[str]) -> dict[str, str]:
+    """Title without smoothing -> the output that the row explains, for methods with this option."""
+    specs = [row_specs.ROWS[row_specs.ROWS[key].unsmoothed_key] for key in row_specs.ROWS if key in keys]
+    methods = {spec.title: build(spec.method, dict(spec.options)) for spec in specs}
+    return {title: method.output for title, method in methods.items() if hasattr(method, "output")}
 
 
 def _fast(spec: RowSpec) -> RowSpec:
