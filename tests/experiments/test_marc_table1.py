@@ -128,8 +128,10 @@ class TestRows:
     def test_gradient_methods_explain_the_logit_as_in_the_published_rows(self):
         methods = {key: build(spec.method, dict(spec.options)) for key, spec in ROWS.items()}
         outputs = {key: method.output for key, method in methods.items() if isinstance(method, GradientMethod)}
-        assert len(outputs) == 12  # three methods, two reductions, with and without smoothing
-        assert set(outputs.values()) == {"logit"}
+        log_odds = {f"integrated-gradients-log-odds{ending}" for ending in ("", SMOOTHED, SHAPED)}
+        assert {key for key, output in outputs.items() if output == "log-odds"} == log_odds
+        assert len(outputs) == 18 + 3  # three methods, two reductions; plain, smoothed, shaped
+        assert set(outputs.values()) == {"logit", "log-odds"}
 
     def test_a_remark_says_which_output_is_explained(self):
         keys = ["marc", "occlusion", "saliency-norm", "saliency-norm-smoothed", "random"]

@@ -259,7 +259,7 @@ def _remarks(accuracy: float, keys: Collection[str], reduced: bool = False) -> l
 
 def _explained_outputs(keys: Collection[str]) -> dict[str, str]:
     """Title without smoothing -> the output that the row explains, for methods with this option."""
-    specs = [row_specs.ROWS[row_specs.ROWS[key].unsmoothed_key] for key in row_specs.ROWS if key in keys]
+    specs = [row_specs.ROWS[row_specs.ROWS[key].plain_key] for key in row_specs.ROWS if key in keys]
     methods = {spec.title: build(spec.method, dict(spec.options)) for spec in specs}
     return {title: method.output for title, method in methods.items() if hasattr(method, "output")}
 
