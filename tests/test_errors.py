@@ -85,7 +85,7 @@ class TestOptions:
         refused(OptionError, model, "soup", method=method, options={"stepps": 2}, says="its options are: ")
 
     def test_an_unknown_preset_lists_the_presets(self, model):
-        refused(OptionError, model, "soup", options={"preset": "best"}, says="default, words, paper")
+        refused(OptionError, model, "soup", options={"preset": "best"}, says="default, words, clauses, paper")
 
     @pytest.mark.parametrize("value", ["80", 0, -1, 1.5, None, True])
     def test_a_value_that_does_not_fit(self, model, value):

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
-from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
+from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Shape, Trust, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
@@ -43,6 +43,7 @@ def evaluate(
         str | None, Option(help="How words are selected: fitted, sufficient, keep-sum, share=0.2, ...")
     ] = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all rows.")] = None,
+    shape: Shape = None,
     seed: Annotated[int, Option(help="The same seed gives the same table.")] = 0,
     out: Annotated[Path | None, Option(help="Write table.md, .csv, .json and plot.png into this folder.")] = None,
     as_json: Json = False,
@@ -66,6 +67,8 @@ def evaluate(
 
       rationales evaluate eraser-movies --methods integrated-gradients:steps=25:smooth=6,lime --protocol eraser-code
 
+      rationales evaluate eraser-movies --methods marc,integrated-gradients:smooth=6:shape=clauses
+
       rationales evaluate texts.csv --methods occlusion --protocol marc:label=predicted --metrics comprehensiveness
 
       rationales evaluate survey.csv --text-column answer --label-column class --methods marc,occlusion
@@ -82,13 +85,13 @@ def evaluate(
     from rationales.report.terminal.progress import progress, waiting
 
     resolved_protocol, requested_metrics = _protocol(protocol), listed(metrics) or None
-    check_request(rows, resolved_protocol, requested_metrics, smooth, selection)
+    check_request(rows, resolved_protocol, requested_metrics, smooth, selection, shape=shape)
     with waiting("reading the data"):
         examples = read_data(
             *(data, split, folder, limit), spread=True, text_column=text_column, label_column=label_column
         )
     kind = "text" if examples[0].image is None else "image"
-    check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind])
+    check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind], shape)
     with waiting("loading the model"):
         import rationales
 
@@ -102,6 +105,7 @@ def evaluate(
             protocol=resolved_protocol,
             metrics=requested_metrics,
             smooth=smooth,
+            shape=shape,
             seed=seed,
             progress=report,
             cache=None if no_cache else cache or score_folder(),
