@@ -48,6 +48,7 @@ SHRINK_STRENGTH = 0.98  # of values below the threshold; below 1, so that their 
 CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the order inside a gap is kept
 SCORE_POWER = 2.0  # of a word's positive value relative to the highest, in scores word by word
 SOFTPLUS_SLOPE = 3.0  # of the function that makes values positive before the power; negative values keep their order
+SHORT_SPAN_SIGMA = 0.75  # of spans in short inputs, in units: a neighbour counts a sixth
 SPAN_PENALTY = 0.05  # added to the loss for each span of a rationale, when words are compared with spans
 GRID_KEEPS_AT_ONCE = {"cuda": 2**28}  # elements of the keeps of images at once, by device (1 GiB); elsewhere one size
 LOSS_SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one is selected
@@ -85,7 +86,7 @@ def words_and_spans(
         by_word = replace(settings, halo=0.0, shrink=0.0, closing=0, anchor=0.0)
         words = _Candidate.of(scaled(z, batch), batch, target, by_word)
         scores = word_scores(words.order, batch)
-        if not clause_shaping(batch, settings).any():
+        if not (settings.halo or settings.shrink or settings.closing):
             return scores, words.scores
         spans = _Candidate.of(span_order(z, anchor, batch, settings), batch, target, settings)
         use_words = (words.loss <= spans.loss)[mask_rows(batch.rows.input, batch)][:, None]
@@ -127,10 +128,10 @@ def word_scores(order: Tensor, batch: Batch) -> Tensor:
 
 
 def span_order(z: Tensor, anchor: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
-    """(M, n): values by which units are ranked as parts of spans; in a short input those of single words.
+    """(M, n): values by which units are ranked as parts of spans.
 
-    The field is smoothed over neighbouring units, the warm-up gradient is added, smoothed over more of them, and
-    clauses are shaped (`unit_order`).
+    In a short input the field is smoothed a little (`SHORT_SPAN_SIGMA`). In a long one it is smoothed over more
+    neighbouring units, the warm-up gradient is added, smoothed over still more, and clauses are shaped (`unit_order`).
     """
     longness = (1 - shortness(batch))[mask_rows(batch.rows.input, batch)][:, None]
     standardized = scaled(z, batch)
@@ -139,7 +140,8 @@ def span_order(z: Tensor, anchor: Tensor, batch: Batch, settings: MaskSettings) 
         return scaled(smooth(values[batch.rows.mask], batch, sigma)[: batch.masks], batch)
 
     spread = smoothed(standardized, settings.span_sigma) + settings.anchor * smoothed(anchor, settings.anchor_sigma)
-    return unit_order(standardized + longness * (spread - standardized), batch, settings)
+    short = smoothed(standardized, SHORT_SPAN_SIGMA)
+    return unit_order(short + longness * (spread - short), batch, settings)
 
 
 def clause_scores(scores: Tensor, batch: Batch) -> Tensor:
