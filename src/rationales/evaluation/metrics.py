@@ -10,7 +10,7 @@ import numpy as np
 
 from rationales.errors import OptionError
 from rationales.evaluation import complexity
-from rationales.evaluation.agreement import overlap
+from rationales.evaluation.agreement import highlights, overlap
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves
 from rationales.options import suggestion
 
@@ -39,6 +39,7 @@ class Metric:
     default: bool = False  # measured by default where what it needs is available
     fitted_to: str = "token-f1"  # choice: the metric that a fitted selection is fitted to
     weight: Callable[[np.ndarray, np.ndarray], float] | None = None  # choice: of an input in the pooled value
+    recalls: Callable[..., np.ndarray] | None = None  # corpus: `function` gives precisions; the metric is F1 of means
     selection: str = ""  # choice, shape: the selection after an @ in the name; none: the table's
 
     @property
@@ -86,6 +87,15 @@ _ALL = (
            True, "choice", overlap.iou_f1, default=True, fitted_to="iou-f1"),
     Metric("best-threshold-iou", "IoU at the one threshold that is best for all inputs",
            True, "corpus", lambda golds, scores: overlap.best_threshold_iou(golds, scores)[1]),
+    Metric("highlight-precision", "mean precision at that threshold",
+           True, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).precision),
+    Metric("highlight-recall", "mean recall at that threshold",
+           True, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).recall),
+    Metric("highlight-f1", "harmonic mean of the mean precision and the mean recall at that threshold",
+           True, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).precision,
+           recalls=lambda golds, scores: highlights.best_highlights(golds, scores).recall),
+    Metric("highlight-coverage", "share of the words highlighted at that threshold",
+           None, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).coverage),
     Metric("pointing", "whether the best pixel lies in a box", True, "image", overlap.pointing, default=True),
     Metric("inside-energy", "share of the positive scores inside the boxes", True, "image", overlap.inside_energy),
     Metric("inside-top", "share of the best 15 % of the pixels inside the boxes",
@@ -93,6 +103,7 @@ _ALL = (
     Metric("spans", "number of selected spans", None, "shape", complexity.spans),
     Metric("span-length", "mean number of words in a selected span", None, "shape", complexity.span_length),
     Metric("selected-share", "share of the words that is selected", None, "shape", complexity.share),
+    Metric("magnitude", "mean absolute score, the input's largest being 1", None, "raw", highlights.magnitude),
     Metric("keep-entropy", "how undecided the keeps are, 0 to 1 bit", None, "raw", complexity.keep_entropy),
     Metric("score-entropy", "how evenly the scores are spread, 0 to 1", None, "raw", complexity.score_entropy),
 )  # fmt: skip

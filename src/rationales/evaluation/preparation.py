@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -142,7 +143,8 @@ class PreparedEvaluation:
             computed = compute_metrics(settings.metrics, inputs, settings.protocol, settings.selection)
             for name, values in computed.items():
                 weights = None if values.weights is None else _scatter(values.weights, scored, len(names), 0.0)
-                cells[name] = Cell(_scatter(values.values, scored, len(names), float("nan")), weights)
+                recalls = None if values.recalls is None else _scatter(values.recalls, scored, len(names), math.nan)
+                cells[name] = Cell(_scatter(values.values, scored, len(names), math.nan), weights, recalls)
         return TableRow(
             title=entry.title,
             cells=cells,
