@@ -48,7 +48,7 @@ SHRINK_STRENGTH = 0.98  # of values below the threshold; below 1, so that their 
 CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the order inside a gap is kept
 SCORE_POWER = 2.0  # of a word's positive value relative to the highest, in scores word by word
 SOFTPLUS_SLOPE = 3.0  # of the function that makes values positive before the power; negative values keep their order
-SPAN_PENALTY = 0.02  # added to the loss for each span of a rationale, when words are compared with spans
+SPAN_PENALTY = 0.05  # added to the loss for each span of a rationale, when words are compared with spans
 GRID_KEEPS_AT_ONCE = {"cuda": 2**28}  # elements of the keeps of images at once, by device (1 GiB); elsewhere one size
 LOSS_SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one is selected
 

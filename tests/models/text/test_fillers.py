@@ -173,6 +173,7 @@ class TestLoading:
 
         class Catalogue:
             FILLERS = ("ours", "tuned")
+            filler_location = staticmethod(lambda name: f"zoo/{name}")
 
             @staticmethod
             def load_filler(name):

@@ -262,7 +262,9 @@ class TextBatch(Batch):
             types=self.types[row, :longest] if self.types is not None else None,
             owner=torch.where(owner == self.size[1], torch.full_like(owner, width), owner),
             lengths=lengths,
-            sources=None if self.sources is None else self.sources.take(inputs),
+            sources=None
+            if self.sources is None
+            else replace(self.sources, encoded=[self.sources.encoded[i] for i in inputs]),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -24,10 +24,6 @@ class TextSources:
     tokenizer: Any
     limit: int  # tokens of a row
     padding: int  # token id
-
-    def take(self, inputs: Sequence[int]) -> TextSources:
-        """The texts of these inputs alone."""
-        return replace(self, encoded=[self.encoded[number] for number in inputs])
 
     @cached_property
     def contexts(self) -> tuple[list[str], list[np.ndarray]]:

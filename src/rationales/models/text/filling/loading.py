@@ -44,9 +44,9 @@ def load_filler(source: FillerSource | None, device: torch.device | None = None)
 
 
 def filler_names() -> tuple[str, ...]:
-    """The fillers that come with the package, the default first."""
+    """Our own fillers whose files are here, the default first."""
     module = _catalogue()
-    return () if module is None else tuple(module.FILLERS)
+    return () if module is None else tuple(name for name in module.FILLERS if module.filler_location(name))
 
 
 def required_filler(source: FillerSource, method: str, device: torch.device) -> Filler:
