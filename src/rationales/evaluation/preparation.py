@@ -6,7 +6,7 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -201,7 +201,9 @@ def prepare_evaluation(
     fingerprint = "" if score_cache is None else model_fingerprint(model)
     if forward_model is not model and score_cache is not None:
         fingerprint += " in half"
-    masked_lm = required_filler(filler, resolved)
+    masked_lm = required_filler(filler, resolved, model)
+    if masked_lm is not None and masked_lm.name != resolved.filler:
+        resolved = replace(resolved, filler=masked_lm.name)  # the table says which one was used
     settings = EvaluationSettings(
         model,
         forward_model,
