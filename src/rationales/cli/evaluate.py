@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
+from rationales.cli.evaluation_options import check_comparison, protocol_named, show_comparison, with_filler
+from rationales.cli.inputs import listed, load_model, made_folder, method_rows
 from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 if TYPE_CHECKING:
-    from rationales.evaluation.protocols import Protocol
     from rationales.evaluation.tables.table import Table
 
 
@@ -28,8 +28,25 @@ def evaluate(
     ],
     methods: Annotated[list[str], methods_option()],
     protocol: Annotated[
-        str, Option(help="The recipe of the metrics; fields behind colons change it.", metavar="P[:FIELD=VALUE]")
-    ] = "marc",
+        str | None,
+        Option(
+            help="The recipe of the metrics; fields behind colons change it.",
+            metavar="P[:FIELD=VALUE]",
+            show_default="marc; im for ways of removal",
+        ),
+    ] = None,
+    protocols: Annotated[
+        list[str] | None,
+        Option(
+            "--protocols",
+            help="Rank the methods under several: protocols, or ways of removal (delete, pad, unk, mask, fill).",
+            metavar="A,B,C",
+        ),
+    ] = None,
+    filler: Annotated[
+        str | None,
+        Option(help="Masked language model that fills words in, for removals and methods: a name, an id or a folder."),
+    ] = None,
     split: Annotated[str | None, Option(help="train, val or test; else the set's own for evaluation.")] = None,
     folder: Folder = None,
     model: ModelName = None,
@@ -70,9 +87,11 @@ def evaluate(
 
       rationales evaluate survey.csv --text-column answer --label-column class --methods marc,occlusion
 
+      rationales evaluate texts.csv --methods loo-empty,input-marginalization --protocols delete,pad,unk,mask,fill
+
       rationales evaluate photos.tar --methods grad-cam,saliency --model efficientnet-lite0
     """
-    rows = method_rows(methods)
+    rows = with_filler(method_rows(methods), filler)
     if cache is not None and no_cache:
         raise OptionError("give --cache or --no-cache, not both")
     made_folder(out)
@@ -81,7 +100,11 @@ def evaluate(
     from rationales.evaluation.entries import check_request
     from rationales.report.terminal.progress import progress, waiting
 
-    resolved_protocol, requested_metrics = _protocol(protocol), listed(metrics) or None
+    compared = [protocol_named(name) for name in listed(protocols)]
+    resolved_protocol = protocol_named(protocol or ("im" if compared else "marc"))
+    requested_metrics = listed(metrics) or None
+    if compared:
+        check_comparison(compared, resolved_protocol, requested_metrics, selection)
     check_request(rows, resolved_protocol, requested_metrics, smooth, selection)
     with waiting("reading the data"):
         examples = read_data(
@@ -94,6 +117,28 @@ def evaluate(
 
         options_of_model = {"device": device, "baseline": baseline, "trust_remote_code": trust_remote_code}
         loaded_model = load_model(model, kind, **options_of_model)
+    shared_options = {
+        "smooth": smooth,
+        "seed": seed,
+        "cache": None if no_cache else cache or score_folder(),
+        "filler": filler,
+    }
+    if compared:
+        with progress(
+            f"evaluating {len(rows)} methods on {len(examples)} examples under {len(compared)} protocols"
+        ) as report:
+            comparison = rationales.compare_protocols(
+                loaded_model,
+                examples,
+                rows,
+                compared,
+                base=resolved_protocol,
+                metrics=requested_metrics,
+                progress=report,
+                **shared_options,
+            )
+        show_comparison(comparison, out, as_json)
+        return
     with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
         table = rationales.evaluate(
             loaded_model,
@@ -101,11 +146,9 @@ def evaluate(
             methods=rows,
             protocol=resolved_protocol,
             metrics=requested_metrics,
-            smooth=smooth,
-            seed=seed,
             progress=report,
-            cache=None if no_cache else cache or score_folder(),
             selection=selection,
+            **shared_options,
         )
     reference = table.rows[0].title if table.rows[0].method != "random" else None
     if out is not None:
@@ -138,18 +181,3 @@ def write_table(table: Table, out: Path, markdown: str, plotted_metrics: Sequenc
         typer.echo(f"wrote {plot}", err=True)
     except OptionError as error:
         typer.echo(f"no plot: {error}", err=True)
-
-
-def _protocol(text: str) -> str | Protocol:
-    """The preset that `text` names, with the fields that it sets."""
-    from rationales.evaluation.protocols import PRESETS, unknown_protocol
-
-    name, *settings = text.split(":")
-    if not settings:
-        return name
-    if name not in PRESETS:
-        raise unknown_protocol(name)
-    changed: dict[str, Any] = options(settings, f"--protocol {name}:")
-    fields = PRESETS[name].to_dict()
-    changes = ", ".join(f"{field}={value}" for field, value in changed.items())
-    return replace(type(PRESETS[name]).from_dict(fields | changed), name=f"{name} ({changes})")

@@ -34,6 +34,7 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
+    removes_by: ClassVar[str] = ""  # delete, fill or a baseline, if the method always removes units in this way
     uses_baselines: ClassVar[bool] = True  # False: scores do not depend on what replaced units become
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
     # selection of the rationale: the first of these rules whose units alone suffice, else the best one

@@ -62,12 +62,19 @@ def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model
         return replace(model, baselines=(removal,) if isinstance(removal, str) else removal)
     if not isinstance(model, TextModel) or not isinstance(removal, str):
         raise OptionError(f"{model.name} cannot have its units replaced by {removal}; use removal='baseline'")
-    name = _reference(model.tokenizer) if removal == "reference" else removal
+    name = removal_baseline(model, removal)
     networks = [
         replace(network, baseline=baselines.vector(name, model.tokenizer, network.embedding))
         for network in model.networks
     ]
     return replace(model, networks=networks, baseline=name)
+
+
+def removal_baseline(model: Any, removal: str) -> str:
+    """The removal by the name of what replaces units: `baseline` and `reference` are resolved for this model."""
+    if removal == "baseline":
+        return str(model.baseline)
+    return _reference(getattr(model, "tokenizer", None)) if removal == "reference" else removal
 
 
 def _reference(tokenizer: Any) -> str:
