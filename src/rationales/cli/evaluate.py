@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.evaluation_options import check_comparison, protocol_named, show_comparison, with_filler
-from rationales.cli.inputs import listed, load_model, made_folder, method_rows
+from rationales.cli.evaluation_options import check_comparison, protocol_named, with_filler
+from rationales.cli.evaluation_output import show_comparison, show_tables
+from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
 from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
@@ -46,6 +44,14 @@ def evaluate(
     filler: Annotated[
         str | None,
         Option(help="Masked language model that fills words in, for removals and methods: a name, an id or a folder."),
+    ] = None,
+    train: Annotated[
+        str | None,
+        Option(help="roar: training data, a file or a set, or another split of DATA (train); else DATA is divided."),
+    ] = None,
+    study: Annotated[
+        list[str] | None,
+        Option("--study", help="A setting of roar or sanity: seeds, epochs, start, runs, ...", metavar="NAME=VALUE"),
     ] = None,
     split: Annotated[str | None, Option(help="train, val or test; else the set's own for evaluation.")] = None,
     folder: Folder = None,
@@ -89,6 +95,8 @@ def evaluate(
 
       rationales evaluate texts.csv --methods loo-empty,input-marginalization --protocols delete,pad,unk,mask,fill
 
+      rationales evaluate texts.csv --methods loo-empty,marc --metrics roar,sanity --train train.csv --study seeds=5
+
       rationales evaluate photos.tar --methods grad-cam,saliency --model efficientnet-lite0
     """
     rows = with_filler(method_rows(methods), filler)
@@ -98,40 +106,42 @@ def evaluate(
     prepare_libraries()
     from rationales.data import read_data
     from rationales.evaluation.entries import check_request
+    from rationales.evaluation.studies import check_study_settings, setting_names, split_studies
     from rationales.report.terminal.progress import progress, waiting
 
     compared = [protocol_named(name) for name in listed(protocols)]
     resolved_protocol = protocol_named(protocol or ("im" if compared else "marc"))
     requested_metrics = listed(metrics) or None
+    studies, other_metrics = split_studies(requested_metrics)
+    study_settings = options(study or (), "--study")
+    check_study_settings(studies, study_settings)
     if compared:
         check_comparison(compared, resolved_protocol, requested_metrics, selection)
-    check_request(rows, resolved_protocol, requested_metrics, smooth, selection)
+    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection)
     with waiting("reading the data"):
-        examples = read_data(
-            *(data, split, folder, limit), spread=True, text_column=text_column, label_column=label_column
-        )
+        columns = {"text_column": text_column, "label_column": label_column}
+        examples = read_data(*(data, split, folder, limit), spread=True, **columns)
+        training_examples = None
+        if train is not None:
+            source = (data, train, folder) if train in ("train", "val", "test") else (train, None, folder)
+            training_examples = read_data(*source, **columns)
     kind = "text" if examples[0].image is None else "image"
-    check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind])
+    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, [kind])
     with waiting("loading the model"):
         import rationales
 
         options_of_model = {"device": device, "baseline": baseline, "trust_remote_code": trust_remote_code}
         loaded_model = load_model(model, kind, **options_of_model)
-    shared_options = {
+    shared_options: dict[str, Any] = {
         "smooth": smooth,
         "seed": seed,
         "cache": None if no_cache else cache or score_folder(),
         "filler": filler,
     }
     if compared:
-        with progress(
-            f"evaluating {len(rows)} methods on {len(examples)} examples under {len(compared)} protocols"
-        ) as report:
+        with progress(f"evaluating {len(rows)} methods under {len(compared)} protocols") as report:
             comparison = rationales.compare_protocols(
-                loaded_model,
-                examples,
-                rows,
-                compared,
+                *(loaded_model, examples, rows, compared),
                 base=resolved_protocol,
                 metrics=requested_metrics,
                 progress=report,
@@ -139,26 +149,27 @@ def evaluate(
             )
         show_comparison(comparison, out, as_json)
         return
-    with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
-        table = rationales.evaluate(
-            loaded_model,
-            examples,
-            methods=rows,
-            protocol=resolved_protocol,
-            metrics=requested_metrics,
-            progress=report,
-            selection=selection,
-            **shared_options,
-        )
-    reference = table.rows[0].title if table.rows[0].method != "random" else None
-    if out is not None:
-        write_table(table, out, table.to_markdown(reference))
-    if as_json:
-        typer.echo(table.to_json(), nl=False)
-    else:
-        from rationales.report.terminal.metric_table import show_table
-
-        show_table(table, reference)
+    tables: dict[str, Table] = {}
+    if other_metrics is None or other_metrics:
+        with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
+            tables["table"] = rationales.evaluate(
+                *(loaded_model, examples, rows, resolved_protocol, other_metrics),
+                progress=report,
+                selection=selection,
+                **shared_options,
+            )
+    for name in studies:
+        settings = {key: value for key, value in study_settings.items() if key in setting_names(name)}
+        with progress(f"{name}: {len(rows)} methods on {len(examples)} examples") as report:
+            tables[name] = rationales.evaluate(
+                *(loaded_model, examples, rows),
+                metrics=[name],
+                train=training_examples,
+                study=settings,
+                progress=report,
+                **shared_options,
+            )
+    show_tables(tables, out, as_json)
 
 
 def score_folder() -> Path:
@@ -166,18 +177,3 @@ def score_folder() -> Path:
     from rationales.data.archives import cache_folder
 
     return cache_folder().parent / "scores"
-
-
-def write_table(table: Table, out: Path, markdown: str, plotted_metrics: Sequence[str] | None = None) -> None:
-    """table.md, .csv, .json and plot.png; stderr says what was written. `plotted_metrics`: not all, in the plot."""
-    from rationales.files import write_text
-
-    write_text(out / "table.md", markdown)
-    write_text(out / "table.csv", table.to_csv())
-    table.to_json(out / "table.json")
-    typer.echo(f"wrote {out / 'table.md'}, table.csv, table.json", err=True)
-    try:
-        plot = replace(table, metrics=tuple(plotted_metrics or table.metrics)).plot(out / "plot.png")
-        typer.echo(f"wrote {plot}", err=True)
-    except OptionError as error:
-        typer.echo(f"no plot: {error}", err=True)

@@ -1,19 +1,15 @@
-"""Options of `rationales evaluate` that need more than a line: protocols, fillers, and what comparisons print."""
+"""Options of `rationales evaluate` that need more than a line: protocols and fillers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from rationales.cli.inputs import options
 from rationales.errors import OptionError
 
 if TYPE_CHECKING:
-    from rationales.evaluation.bias.protocol_comparison import ProtocolComparison
     from rationales.evaluation.protocols import Protocol
 
 
@@ -69,14 +65,3 @@ def check_comparison(
         raise OptionError("--selection is for metrics of selected words; --protocols compares those that remove words")
     resolve_protocols(compared, base, "text")
     compared_metrics(metrics, find_protocol(base))
-
-
-def show_comparison(comparison: ProtocolComparison, out: Path | None, as_json: bool) -> None:
-    """Print a comparison; with a folder also ranking.md and ranking.json."""
-    from rationales.files import write_text
-
-    if out is not None:
-        write_text(out / "ranking.md", comparison.to_markdown())
-        comparison.to_json(out / "ranking.json")
-        typer.echo(f"wrote {out / 'ranking.md'}, ranking.json", err=True)
-    typer.echo(comparison.to_json() if as_json else comparison.to_markdown(), nl=False)

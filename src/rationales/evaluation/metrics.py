@@ -24,6 +24,7 @@ KINDS = {
     "image": "(gold, scores), both (h, w) at the image's size -> number",
     "shape": "(selected) -> number",
     "raw": "(scores of the model's units) -> number",
+    "study": "none: the model is randomised or retrained, which makes a table of its own (`studies.py`)",
 }
 
 
@@ -40,12 +41,14 @@ class Metric:
     fitted_to: str = "token-f1"  # choice: the metric that a fitted selection is fitted to
     weight: Callable[[np.ndarray, np.ndarray], float] | None = None  # choice: of an input in the pooled value
     recalls: Callable[..., np.ndarray] | None = None  # corpus: `function` gives precisions; the metric is F1 of means
+    labels: bool = False  # study: whether examples need labels
     selection: str = ""  # choice, shape: the selection after an @ in the name; none: the table's
 
     @property
     def needs(self) -> tuple[str, ...]:
         """What must be available: model (more forward passes), marks (people's, in texts), boxes (in images), text."""
-        return {"curves": ("model",), "image": ("boxes",), "shape": ("text",), "raw": ()}.get(self.kind, ("marks",))
+        needs = {"curves": ("model",), "image": ("boxes",), "shape": ("text",), "raw": (), "study": ("model",)}
+        return (*needs.get(self.kind, ("marks",)), *(("labels",) if self.labels else ()))
 
 
 def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:
@@ -53,6 +56,10 @@ def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> n
     marked = [int(gold.sum()) for gold in golds if gold.any()]
     k = int(np.floor(np.mean(marked) + 0.5)) if marked else 0
     return np.array([overlap.top_k_f1(gold, input_scores, k) for gold, input_scores in zip(golds, scores, strict=True)])
+
+
+def _table_of_its_own(*_: Any) -> None:
+    raise OptionError("this metric makes a table of its own; call evaluate with nothing else among its metrics")
 
 
 _ALL = (
@@ -106,8 +113,17 @@ _ALL = (
     Metric("magnitude", "mean absolute score, the input's largest being 1", None, "raw", highlights.magnitude),
     Metric("keep-entropy", "how undecided the keeps are, 0 to 1 bit", None, "raw", complexity.keep_entropy),
     Metric("score-entropy", "how evenly the scores are spread, 0 to 1", None, "raw", complexity.score_entropy),
+    Metric("roar", "accuracy of classifiers retrained without the best words",
+           False, "study", _table_of_its_own, labels=True),
+    Metric("roar-bert", "accuracy of classifiers retrained with the best words filled in anew",
+           False, "study", _table_of_its_own, labels=True),
+    Metric("sanity", "how far the scores change when the classification head is random",
+           None, "study", _table_of_its_own),
+    Metric("sanity-cascade", "how far the scores change when all weights are random, layer after layer",
+           None, "study", _table_of_its_own),
 )  # fmt: skip
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+STUDY_COLUMNS = {"sanity-sign-changes": True, "sanity-score-change": True, "sanity-rank-correlation": False}  # higher?
 
 
 def list_metrics() -> list[Metric]:
@@ -126,6 +142,8 @@ def select_metrics(names: Sequence[str] | None, available: set[str], subject: st
     selected = []
     for full_name in names:
         name, _, selection = full_name.partition("@")
+        if METRICS[name].kind == "study":
+            raise OptionError(f"{name} makes a table of its own; request it apart from the other metrics")
         if missing := [need for need in METRICS[name].needs if need not in available]:
             descriptions = {"marks": "people's marks (spans)", "boxes": "boxes", "text": "texts", "model": "a model"}
             raise OptionError(f"the metric {name} needs {descriptions[missing[0]]}, and {subject} have none")
@@ -163,5 +181,7 @@ def uses_selection(name: str) -> bool:
 
 def direction(name: str) -> str:
     """An arrow that says which way is better, for headings."""
-    known = METRICS.get(name.partition("@")[0])
-    return "" if known is None or known.higher is None else " ↑" if known.higher else " ↓"
+    plain_name = name.partition("@")[0]
+    known = METRICS.get(plain_name)
+    higher = STUDY_COLUMNS.get(plain_name) if known is None else known.higher
+    return "" if higher is None else " ↑" if higher else " ↓"

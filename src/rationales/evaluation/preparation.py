@@ -238,8 +238,8 @@ def _scatter(values: np.ndarray, scored: Sequence[int], count: int, missing: flo
     return tuple(scattered.tolist())
 
 
-def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -> list[str]:
-    """The examples' names, after a look at whether they can be judged at all."""
+def check_names(examples: Sequence[Any], model: Model) -> list[str]:
+    """The examples' names, after a check that they are different, and that the model reads this kind of input."""
     if not examples:
         raise InputError("there is nothing to evaluate: no examples")
     names = [str(example.name) for example in examples]
@@ -250,6 +250,13 @@ def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -
         if (example.image is None) == (model.kind == "image"):
             kind = "an image" if model.kind == "image" else "a text"
             raise InputError(f"{whereabouts(example)} is not {kind}, which is what {model.name} reads")
+    return names
+
+
+def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -> list[str]:
+    """The examples' names, after a look at whether they can be judged at all."""
+    names = check_names(examples, model)
+    for example in examples:
         if example.label is None and (protocol.label == "gold" or protocol.only_correct):
             advice = "use one that measures the predicted label"
             raise InputError(f"{whereabouts(example)} has no label, and protocol {protocol.name} needs it; {advice}")
