@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.evaluation_options import check_comparison, protocol_named, with_filler
-from rationales.cli.evaluation_output import show_comparison, show_tables
+from rationales.cli.evaluation_options import (
+    check_comparison,
+    protocol_named,
+    show_comparison,
+    show_tables,
+    with_filler,
+)
 from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
 from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
 from rationales.cli.streams import prepare_libraries
@@ -119,7 +124,7 @@ def evaluate(
         check_comparison(compared, resolved_protocol, requested_metrics, selection)
     check_request(rows, resolved_protocol, other_metrics or None, smooth, selection)
     with waiting("reading the data"):
-        columns = {"text_column": text_column, "label_column": label_column}
+        columns: dict[str, Any] = {"text_column": text_column, "label_column": label_column}
         examples = read_data(*(data, split, folder, limit), spread=True, **columns)
         training_examples = None
         if train is not None:

@@ -70,8 +70,10 @@ def filler_predictions(model: Any, examples: Sequence[Any], filler: Any) -> Fill
     marks = [
         gold_units(example, unit_extents(example, item.units)) for example, item in zip(examples, encoded, strict=True)
     ]
-    marked = np.array([bool(gold[place]) if (gold := marks[number]) is not None else False
-                       for number, place in zip(text.tolist(), unit.tolist(), strict=True)], dtype=bool)  # fmt: skip
+    word_numbers = zip(text.tolist(), unit.tolist(), strict=True)
+    marked = np.array(
+        [gold is not None and bool(gold[word]) for number, word in word_numbers for gold in (marks[number],)]
+    )
     return FillerPredictions(
         text[maskable],
         matches[maskable],

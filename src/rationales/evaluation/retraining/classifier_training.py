@@ -69,8 +69,8 @@ def train_and_test(
 def batch_order(count: int, seed: int, settings: RetrainingSettings) -> list[Tensor]:
     """Numbers of the texts in every step of all epochs; each epoch has an order of its own."""
     generator = torch.Generator().manual_seed(seed)
-    epochs = [torch.randperm(count, generator=generator).split(settings.batch_size) for _ in range(settings.epochs)]
-    return [step for epoch in epochs for step in epoch]
+    orders = [torch.randperm(count, generator=generator) for _ in range(settings.epochs)]
+    return [step for order in orders for step in torch.split(order, settings.batch_size)]
 
 
 def _train(
@@ -88,7 +88,7 @@ def _train(
                 f"the loss of a retrained classifier is {float(loss)} at step {number}; try a smaller learning_rate"
             )
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(module.parameters(), settings.clip)
         optimizer.step()
 
@@ -98,7 +98,7 @@ def accuracy(module: nn.Module, start: StartingPoint, data: LabelledTokens) -> f
     module.eval()
     correct = 0
     with torch.no_grad():
-        for step in torch.arange(len(data)).split(TEST_BATCH):
+        for step in torch.split(torch.arange(len(data)), TEST_BATCH):
             correct += int((predicted(start.head, _logits(module, start, data, step)).cpu() == data.labels[step]).sum())
     return correct / len(data)
 

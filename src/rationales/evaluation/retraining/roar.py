@@ -155,7 +155,8 @@ def _sets(
     if train is None:
         train_numbers, test_numbers = divide(labels, settings.test_share, seed)
         ordered = [examples[number] for number in (*train_numbers, *test_numbers)]
-        train_labels, test_labels = ([labels[number] for number in part] for part in (train_numbers, test_numbers))
+        train_labels = [labels[number] for number in train_numbers]
+        test_labels = [labels[number] for number in test_numbers]
     else:
         check_names(train, model)
         train_labels, test_labels, ordered = labels_of(model, train), labels, [*train, *examples]

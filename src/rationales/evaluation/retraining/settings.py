@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rationales.errors import OptionError
-from rationales.options import option
+from rationales.options import check_option, option
 
 OWN_ENCODER, SCRATCH = "own-encoder", "scratch"
 
@@ -29,9 +29,8 @@ class RetrainingSettings:
     test_share: float = option(0.2, "share of each class that is held out where no training data are given")
 
     def __post_init__(self) -> None:
-        levels = self.levels if isinstance(self.levels, (list, tuple)) else (self.levels,)
         try:
-            object.__setattr__(self, "levels", tuple(float(level) for level in levels))
+            object.__setattr__(self, "levels", tuple(float(level) for level in self.levels))
         except (TypeError, ValueError):
             raise OptionError(f"levels are shares of the words such as [0.1, 0.2], not {self.levels!r}") from None
         if not self.levels or any(not 0 < level < 1 for level in self.levels):
@@ -46,7 +45,9 @@ class RetrainingSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
                 raise OptionError(f"{name} is a number above 0, not {value!r}")
-        if not isinstance(self.test_share, float) or not 0 < self.test_share < 1:
+        check_option("test_share", self.test_share, "float", ())
+        check_option("start", self.start, "str", ())
+        if not 0 < self.test_share < 1:
             raise OptionError(f"test_share lies between 0 and 1, not {self.test_share!r}")
-        if not isinstance(self.start, str) or not self.start:
-            raise OptionError(f"start is {OWN_ENCODER}, {SCRATCH}, an id or a folder, not {self.start!r}")
+        if not self.start:
+            raise OptionError(f"start is {OWN_ENCODER}, {SCRATCH}, an id or a folder; it is empty")

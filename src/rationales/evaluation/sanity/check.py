@@ -30,7 +30,7 @@ from rationales.evaluation.tables.table import Cell, Table, TableRow, short
 from rationales.methods import Method
 from rationales.models.load import as_model
 from rationales.models.model import Model
-from rationales.options import option
+from rationales.options import check_option, option
 
 COLUMNS = {"sign": "sanity-sign-changes", "size": "sanity-score-change", "rank": "sanity-rank-correlation"}
 
@@ -42,7 +42,8 @@ class SanitySettings:
     runs: int = option(3, "number of random heads, or of random cascades")
 
     def __post_init__(self) -> None:
-        if isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 1:
+        check_option("runs", self.runs, "int", ())
+        if self.runs < 1:
             raise OptionError(f"runs is a whole number from 1, not {self.runs!r}")
 
 

@@ -96,6 +96,6 @@ def _inside(name: str, parent: str) -> bool:
 
 def _group_name(name: str) -> str:
     """encoder.layer.3.output.dense -> encoder.layer.3; bert.embeddings.LayerNorm -> bert.embeddings."""
-    parts = name.split(".")
-    numbered = next((position for position, part in enumerate(parts) if part.isdigit()), None)
-    return ".".join(parts[:2] if numbered is None else parts[: numbered + 1])
+    components = name.split(".")
+    numbered = next((position for position, component in enumerate(components) if component.isdigit()), None)
+    return ".".join(components[:2] if numbered is None else components[: numbered + 1])
