@@ -215,6 +215,49 @@ class TestTraining:
         assert ("no more than chance" in str(result)) == (mean <= 0.5)
 
 
+class TestTogether:
+    """All seeds in one batched pass, with their weights stacked."""
+
+    @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+    def test_without_dropout_the_classifiers_are_those_of_training_one_after_the_other(self, family, monkeypatch):
+        module, tokenizer = tiny(family, num_labels=2)
+        head_weight = next(name for name, _ in module.named_parameters() if name.startswith("classifier"))
+        for submodule in module.modules():
+            if isinstance(submodule, torch.nn.Dropout):
+                submodule.p = 0.0
+        model = rationales.load(module, tokenizer)
+        settings = RetrainingSettings(epochs=2, learning_rate=1e-3, batch_size=4, seeds=3, clip=0.5)
+        start = starting_point(model, settings)
+        texts = [
+            model.read(" ".join(item.text.split()[: 3 + number % 5]), None) for number, item in enumerate(examples(10))
+        ]
+        data = classifier_training.tokenize_texts(start, texts, [0, 1] * 5)
+        trained = []
+        plain = classifier_training.accuracy
+        monkeypatch.setattr(classifier_training, "accuracy", lambda *a: (trained.append(a[0]), plain(*a))[1])
+        for together in (False, True):
+            list(classifier_training.train_and_test(start, data, data, [0, 1, 2], replace(settings, together=together)))
+        for alone, stacked in zip(trained[:3], trained[3:], strict=True):
+            for name, weight in alone.named_parameters():
+                # a bias of the keys has no gradient but rounding errors, which Adam scales up
+                if not name.endswith(("key.bias", "k_lin.bias")):
+                    assert torch.allclose(weight, stacked.get_parameter(name), atol=5e-5), name
+        heads = [dict(module.named_parameters())[head_weight] for module in trained[:2]]
+        assert not torch.allclose(*heads, atol=1e-3)  # seeds differ
+
+    def test_a_known_answer(self):
+        settings = replace(QUICK, together=True, levels=(0.1,))
+        result = roar(rationales.load(*bag_of_words()), examples(40, 1), [SHARP], train=examples(80), settings=settings)
+        assert result["occlusion"].cells["roar@0%"].estimate.mean > 0.9
+        assert result["occlusion"].cells["roar@10%"].estimate.mean < 0.65
+        assert result["random"].cells["roar@10%"].estimate.mean > 0.75
+
+    def test_decoders_and_the_embedded_model_are_refused(self):
+        for model in (rationales.load(*tiny("llama", num_labels=2)), rationales.load()):
+            with pytest.raises(OptionError, match="cannot be trained for several seeds together"):
+                roar(model, examples(8), ["random"], settings=replace(QUICK, together=True))
+
+
 class TestResume:
     def run(self, folder, **options):
         settings = replace(QUICK, epochs=1, seeds=2, levels=(0.1, 0.3))

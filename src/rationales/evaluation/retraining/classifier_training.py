@@ -17,6 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from rationales.errors import ModelError
 from rationales.evaluation.retraining.settings import RetrainingSettings
 from rationales.evaluation.retraining.starting_points import StartingPoint
+from rationales.evaluation.retraining.together_training import complete_mask, needs_complete_mask, train_together
 from rationales.models.classes import Head, output_logits
 from rationales.models.text.tokens import TextInput
 
@@ -55,8 +56,17 @@ def train_and_test(
 ) -> Iterator[tuple[int, float]]:
     """(seed, accuracy on the test texts) of each classifier, as soon as it is known.
 
-    A seed decides the fresh weights, the order of the texts and dropout.
+    A seed decides the fresh weights, the order of the texts and dropout; with `together` the seeds share the random
+    numbers of dropout.
     """
+    if settings.together and len(seeds) > 1:
+        modules = [start.copy(seed) for seed in seeds]
+        orders = [batch_order(len(train), seed, settings) for seed in seeds]
+        steps = _steps_of_all(modules[0], start, train, orders)
+        with _seeded(modules[0], seeds[0]):
+            train_together(modules, start.head, steps, len(orders[0]), settings.learning_rate, settings.clip)
+        yield from ((seed, accuracy(module, start, test)) for seed, module in zip(seeds, modules, strict=True))
+        return
     for number, seed in enumerate(seeds):
         module = start.copy(seed)
         with _seeded(module, seed):
@@ -71,6 +81,23 @@ def batch_order(count: int, seed: int, settings: RetrainingSettings) -> list[Ten
     generator = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(count, generator=generator) for _ in range(settings.epochs)]
     return [step for order in orders for step in torch.split(order, settings.batch_size)]
+
+
+def _steps_of_all(
+    module: nn.Module, start: StartingPoint, data: LabelledTokens, orders: Sequence[Sequence[Tensor]]
+) -> Iterator[list[dict[str, Tensor]]]:
+    """The batches of every step, one for each seed, padded to the same length."""
+    device = next(module.parameters()).device
+    complete = needs_complete_mask(module)
+    for step in zip(*orders, strict=True):
+        width = max(len(data.ids[number]) for numbers in step for number in numbers.tolist())
+        batches = []
+        for numbers in step:
+            batch = model_inputs(module, start, data, numbers, width)
+            if complete:
+                batch["attention_mask"] = complete_mask(batch["attention_mask"])
+            batches.append(batch | {"labels": data.labels[numbers].to(device)})
+        yield batches
 
 
 def _train(
@@ -121,11 +148,13 @@ def _logits(module: nn.Module, start: StartingPoint, data: LabelledTokens, step:
     return output_logits(module(**model_inputs(module, start, data, step)), "text", len(step))
 
 
-def model_inputs(module: nn.Module, start: StartingPoint, data: LabelledTokens, step: Tensor) -> dict[str, Any]:
-    """Arguments of the module for the texts of these numbers, padded to the longest of them."""
+def model_inputs(
+    module: nn.Module, start: StartingPoint, data: LabelledTokens, step: Tensor, min_width: int = 0
+) -> dict[str, Any]:
+    """Arguments of the module for the texts of these numbers, padded to the longest of them or to `min_width`."""
     device = next(module.parameters()).device
     lines = [data.ids[number] for number in step.tolist()]
-    width = max(map(len, lines))
+    width = max(min_width, *map(len, lines))
     ids = torch.full((len(lines), width), start.padding)
     attention, types = torch.zeros_like(ids), torch.zeros_like(ids)
     for row, (line, number) in enumerate(zip(lines, step.tolist(), strict=True)):

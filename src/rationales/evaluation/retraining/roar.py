@@ -32,6 +32,7 @@ from rationales.evaluation.retraining.result_files import (
 )
 from rationales.evaluation.retraining.settings import RetrainingSettings
 from rationales.evaluation.retraining.starting_points import StartingPoint, starting_point
+from rationales.evaluation.retraining.together_training import check_together
 from rationales.evaluation.scores.attribution import blend, predict
 from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.tables.statistics import holm, welch
@@ -80,6 +81,8 @@ def roar(
     chosen = settings or RetrainingSettings()
     entries = resolve_entries(methods, smooth, model.kind)
     start = starting_point(model, chosen)
+    if chosen.together:
+        check_together(start.module, start.tokenizer)
     masked_lm = required_filler(filler, Protocol(removal=removal, levels=(0.5,)), model)
     reduced_texts([], [], 0.5, removal, masked_lm)  # an error for a missing filler before any work
     sets = _sets(model, examples, train, chosen, seed)
@@ -281,8 +284,9 @@ def _recipe(name: str, sets: _Sets, settings: RetrainingSettings, filler: Any) -
     levels = ", ".join(f"{100 * level:g}" for level in settings.levels)
     how = "deleted" if filler is None else f"filled in together by {filler.name}"
     texts = f"{len(sets.train_labels)} training and {len(sets.test_labels)} test texts"
+    together = " (trained together)" if settings.together else ""
     return (
         f"{name}: the best {levels} % of the words (rounded down, at least one) {how} in {texts}; "
-        f"{settings.seeds} classifiers each, {settings.epochs} epochs, Adam {settings.learning_rate:g} falling "
-        f"linearly, batches of {settings.batch_size}, {settings.max_length} tokens."
+        f"{settings.seeds} classifiers each{together}, {settings.epochs} epochs, Adam {settings.learning_rate:g} "
+        f"falling linearly, batches of {settings.batch_size}, {settings.max_length} tokens."
     )
