@@ -29,8 +29,11 @@ def known_model() -> tuple[Any, Any]:
     return module, tokenizer
 
 
-def movies(folder: Path, count: int = 4) -> Path:
-    """A folder with so many reviews of each class in every split; people marked 'bread', and the first two words."""
+def movies(folder: Path, count: int = 4, ending: str = "") -> Path:
+    """A folder with so many reviews of each class in every split; people marked 'bread', or the first two words.
+
+    Every review ends with `ending`.
+    """
     docs = folder / "movies" / "docs"
     docs.mkdir(parents=True)
     for split in ("train", "val", "test"):
@@ -38,6 +41,7 @@ def movies(folder: Path, count: int = 4) -> Path:
         for name, label, texts in (("neg", "NEG", BAD), ("pos", "POS", GOOD)):
             for number, text in enumerate(texts[:count]):
                 document = f"{name}R_{split}_{number}.txt"
+                text += ending
                 (docs / document).write_text(text, encoding="utf-8")
                 words = text.split()
                 start = words.index("bread") if "bread" in words else 0

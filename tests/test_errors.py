@@ -85,7 +85,7 @@ class TestOptions:
         refused(OptionError, model, "soup", method=method, options={"stepps": 2}, says="its options are: ")
 
     def test_an_unknown_preset_lists_the_presets(self, model):
-        refused(OptionError, model, "soup", options={"preset": "best"}, says="default, words, paper")
+        refused(OptionError, model, "soup", options={"preset": "best"}, says="default, words, clauses, paper")
 
     @pytest.mark.parametrize("value", ["80", 0, -1, 1.5, None, True])
     def test_a_value_that_does_not_fit(self, model, value):
@@ -143,7 +143,8 @@ class TestNotANumber:
         refused(InputError, broken, texts, method=method, names=names, says="NaN or infinite logits for three")
 
     @pytest.mark.parametrize(
-        "method", [name for name, method in METHODS.items() if not {"feature maps", "a masker"} & {*method.needs}]
+        "method",
+        [name for name, method in METHODS.items() if not {"feature maps", "a masker", "attention"} & {*method.needs}],
     )
     def test_a_model_that_gives_it_for_parts_of_a_text(self, method):
         broken = rationales.load(Odd("when replaced"), tokenizer_of("bert"))

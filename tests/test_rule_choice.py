@@ -12,7 +12,7 @@ from torch import nn
 import rationales
 from rationales.masks import postprocess
 from rationales.models.image.loading import from_module
-from rationales.pipeline import rule_choice
+from rationales.pipeline import selection
 from rationales.pipeline.selection import SUFFICIENT, choose_rules
 from rationales.rationale import Rule, by_label
 
@@ -60,9 +60,9 @@ def literal_choice(batch, rules, scores, target, full):
 @pytest.mark.parametrize("all_at_once", [True, False])
 @pytest.mark.parametrize("rules", [SHARES, THRESHOLDS], ids=["shares", "thresholds"])
 def test_every_way_of_asking_equals_the_definition(batch, rules, all_at_once, complements_later, monkeypatch):
-    monkeypatch.setattr(rule_choice, "_complements_later", lambda _batch: complements_later)
+    monkeypatch.setattr(selection, "_complements_later", lambda _batch: complements_later)
     if all_at_once:
-        monkeypatch.setattr(rule_choice, "_groups", lambda rules, _batch: [rules[:1], rules[1:]])
+        monkeypatch.setattr(selection, "_groups", lambda rules, _batch: [rules[:1], rules[1:]])
     full = batch.predict()
     generator = torch.Generator().manual_seed(0)
     scores = [(torch.rand(SIDE * SIDE, generator=generator) * 20).round() / 20 for _ in range(batch.inputs)]  # ties

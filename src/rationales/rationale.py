@@ -95,6 +95,7 @@ class Rationale:
     versions: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None  # the label that the target is contrasted with; None: all others
     selection: np.ndarray | None = None  # (units,) booleans: the rationale, where it differs from what the rule selects
+    selected_by: str = "scores"  # or "spans": connected units are in the rationale together, whatever their scores
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.units):

@@ -34,6 +34,7 @@ def to_dict(rationale: Rationale) -> dict[str, Any]:
         "options": dict(rationale.options),
         "rule": {name: value for name, value in asdict(rationale.rule).items() if value is not None},
         **({} if rationale.selection is None else {"selection": np.flatnonzero(rationale.selection).tolist()}),
+        **({} if rationale.selected_by == "scores" else {"selected_by": rationale.selected_by}),
         "baseline": rationale.baseline,
         "unit": rationale.unit,
         "seed": rationale.seed,

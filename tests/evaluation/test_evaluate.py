@@ -342,7 +342,11 @@ class TestBadInput:
             ({"methods": "marc"}, OptionError, r"a list of methods: \['marc'\]"),
             ({"methods": ["random", "random"]}, OptionError, "two rows are called 'random'"),
             ({"methods": ["marcc"]}, OptionError, "no method 'marcc'"),
-            ({"methods": [{"method": "marc"}]}, OptionError, "a method is a name or has name, options, smooth, title"),
+            (
+                {"methods": [{"method": "marc"}]},
+                OptionError,
+                "a method is a name or has name, options, shape, smooth",
+            ),
             ({"smooth": -1.0}, OptionError, "greater than 0"),
             ({"protocol": "best"}, OptionError, "no protocol 'best'"),
             ({"metrics": ["speed"]}, OptionError, "no metric 'speed'"),

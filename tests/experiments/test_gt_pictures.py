@@ -17,8 +17,8 @@ from rationales.evaluation.tables.table import Table
 from rationales.experiments import EXPERIMENTS, Request
 from rationales.experiments.ground_truth.experiment import build_report
 from rationales.experiments.ground_truth.figures import fig5, fig6, fig7, fig8
-from rationales.experiments.ground_truth.method_rows import PAPER_METHODS, PICTURE_METHODS
-from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
+from rationales.experiments.ground_truth.method_rows import PAPER_METHODS, PICTURE_METHODS, TEXT_METHODS
+from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns, run_remarks
 from rationales.experiments.ground_truth.row_choices import choose_rows
 from rationales.experiments.ground_truth.runs import bird_pictures, networks, picture_run, run_spec, training_run
 from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, RunFolder, TrainingCheckpoint
@@ -26,6 +26,8 @@ from rationales.experiments.ground_truth.runs.run_spec import MAX_ATTEMPTS, RunS
 from rationales.groundtruth import find_plant
 from rationales.groundtruth.networks.resnet import ResNet
 from rationales.groundtruth.training import Recipe
+from rationales.methods.gradient.grad_cam import GradCam
+from rationales.methods.gradient.gradient_method import GradientMethod
 
 QUICK = ["noise", "small-resnet", "gradient", "grad-cam"]
 
@@ -68,6 +70,21 @@ def finished_runs(experiment, records, methods=(*PAPER_METHODS, "marc", "random"
         chosen_rows,
         PICTURE_METHODS,
     )
+
+
+class TestExplainedOutput:
+    @pytest.mark.parametrize(("specs", "kind"), [(PICTURE_METHODS, "image"), (TEXT_METHODS, "text")])
+    def test_gradient_methods_explain_the_logit_as_in_the_published_rows(self, specs, kind):
+        for spec in specs.values():
+            method = spec.build_method(kind, 32)
+            assert getattr(method, "output", None) == spec.output
+            if isinstance(method, (GradientMethod, GradCam)):
+                assert spec.output == "logit"
+
+    def test_a_remark_says_so(self):
+        attributions = dict.fromkeys(("gradient", "lime", "shap", "marc"), (0.5, 0.5))
+        runs = finished_runs(fig5.EXPERIMENT, [record(RunSpec("noise", "small-resnet"), attributions)])
+        assert run_remarks(runs)[-1] == "Explained output: logit (Gradient; SHAP), probability (LIME)."
 
 
 @pytest.mark.usefixtures("quick")

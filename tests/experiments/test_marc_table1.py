@@ -32,6 +32,7 @@ from rationales.experiments.marc_table1.row_specs import (
     PUBLISHED_COLUMNS,
     RIVALS,
     ROWS,
+    SHAPED,
     SMOOTHED,
     WIDTHS,
     key_of,
@@ -40,6 +41,7 @@ from rationales.experiments.marc_table1.row_specs import (
     select_rows,
 )
 from rationales.methods import METHODS, build
+from rationales.methods.gradient.gradient_method import GradientMethod
 
 QUICK = ("random", "saliency-norm", "saliency-norm-smoothed", "shapley", "marc-default")
 
@@ -84,8 +86,25 @@ class TestRows:
         assert printed["shapley"]["sufficiency"] == -0.015
         assert printed["without-width"]["comprehensiveness"] == 0.535
 
-    def test_every_rival_is_there_once_more_with_smoothing(self):
-        assert all(key + SMOOTHED in ROWS for key in (*RIVALS, "random"))
+    @pytest.mark.parametrize("ending", [SMOOTHED, SHAPED])
+    def test_every_rival_is_there_once_more_smoothed_and_shaped(self, ending):
+        further = "integrated-gradients-log-odds"
+        assert all(key + ending in ROWS for key in (*RIVALS, further, "random"))
+        control_rows = {spec.key for spec in select_rows([ending.removeprefix("-")])}
+        assert control_rows == {"random", *(key + ending for key in (*RIVALS, further))}
+
+    def test_a_control_row_differs_from_its_rival_in_smoothing_and_shape_alone(self):
+        for key in (*RIVALS, "random"):
+            plain, smoothed, shaped = (ROWS[key + ending] for ending in ("", SMOOTHED, SHAPED))
+            assert plain.options == smoothed.options == shaped.options
+            assert [spec.plain_key for spec in (plain, smoothed, shaped)] == [key] * 3
+            assert [spec.shape for spec in (plain, smoothed, shaped)] == [None, None, "clauses"]
+            assert [spec.widths for spec in (plain, smoothed, shaped)] == [(None,), WIDTHS, (None, *WIDTHS)]
+            assert shaped.title == f"{plain.title}, shaped by clauses"
+
+    def test_marc_has_a_row_for_each_of_its_presets_for_texts(self):
+        presets = [spec.options.get("preset", "default") for spec in ROWS.values() if spec.group == "presets"]
+        assert sorted(presets) == sorted(METHODS["marc"].presets["text"])
 
     @pytest.mark.parametrize("key", ROWS)
     def test_every_row_can_be_built(self, key):
@@ -106,6 +125,19 @@ class TestRows:
         for row, options in changed.items():
             assert build("marc", dict(ROWS[f"without-{row}"].options)) == replace(marc, **dict.fromkeys(options, 0.0))
 
+    def test_gradient_methods_explain_the_logit_as_in_the_published_rows(self):
+        methods = {key: build(spec.method, dict(spec.options)) for key, spec in ROWS.items()}
+        outputs = {key: method.output for key, method in methods.items() if isinstance(method, GradientMethod)}
+        log_odds = {f"integrated-gradients-log-odds{ending}" for ending in ("", SMOOTHED, SHAPED)}
+        assert {key for key, output in outputs.items() if output == "log-odds"} == log_odds
+        assert len(outputs) == 18 + 3  # three methods, two reductions; plain, smoothed, shaped
+        assert set(outputs.values()) == {"logit", "log-odds"}
+
+    def test_a_remark_says_which_output_is_explained(self):
+        keys = ["marc", "occlusion", "saliency-norm", "saliency-norm-smoothed", "random"]
+        assert "Explained output: probability (Occlusion), logit (Saliency, norm)." in run._remarks(0.97, keys)
+        assert not any("Explained output" in remark for remark in run._remarks(0.97, ["marc", "random"]))
+
     def test_cheap_ones_come_first_and_chance_always(self):
         order = [spec.key for spec in select_rows(None)]
         assert set(order) == set(ROWS)
@@ -123,7 +155,7 @@ class TestRows:
 
     def test_titles_lead_back_to_rows(self):
         for key, spec in ROWS.items():
-            assert key_of(row_title(spec, 6.0 if key.endswith(SMOOTHED) else None)) == key
+            assert all(key_of(row_title(spec, width)) == key for width in spec.widths)
         assert key_of("People (union of further annotators)") is None
 
 
@@ -163,17 +195,19 @@ class TestClaims:
         lost = [text.split(" (")[0] for text, holds in holds_by_claim.items() if not holds]
         assert lost == ["The full objective is almost uniformly the best variant", "Essential: the noise"]
 
-    def test_smoothed_rivals_are_judged_apart(self):
+    @pytest.mark.parametrize("ending", [SMOOTHED, SHAPED])
+    def test_smoothed_and_shaped_rivals_are_judged_apart(self, ending):
         figures = published()
         for key in RIVALS:
-            figures[key + SMOOTHED] = dict(figures[key])
-        figures["integrated-gradients-sum-smoothed"] |= {"average-precision": 0.5}
+            figures[key + ending] = dict(figures[key])
+        figures[f"integrated-gradients-sum{ending}"] |= {"average-precision": 0.5}
         figures["marc-default"] = dict(figures[MARC]) | {"average-precision": 0.6}
         holds_by_claim = verdicts(as_table(figures))
         best = "MaRC has the best mAP of all methods"
         assert holds_by_claim[best, "here"]
-        assert not holds_by_claim[best, "here, rivals smoothed"]
-        assert holds_by_claim[best, "here, default settings, rivals smoothed"]
+        control = ending.removeprefix("-")
+        assert not holds_by_claim[best, f"here, rivals {control}"]
+        assert holds_by_claim[best, f"here, default settings, rivals {control}"]
 
     def test_figures_and_significance_are_told(self):
         figures = published() | {"random": {"token-f1": 0.44, "average-precision": 0.32, "iou-f1": 0.117}}
@@ -294,6 +328,26 @@ class TestRun:
         ):
             assert fragment in markdown
 
+    def test_a_shaped_row_differs_from_a_smoothed_one_in_agreement_alone_and_says_so(
+        self, tmp_path, known, monkeypatch
+    ):
+        monkeypatch.setattr(widths, "best", lambda *_: 2.0)
+        rows = ["random-smoothed", "random-shaped", "saliency-norm-shaped"]
+        data = movies(tmp_path, 2, ending=" and then the long quiet river went on past the field" * 12)
+        outcome = run.reproduce(Request(data=data, rows=rows, out=tmp_path))
+        row_by_key = {key_of(row.title): row for row in outcome.table.rows}
+        smoothed, shaped = row_by_key["random-smoothed"], row_by_key["random-shaped"]
+        assert shaped.title == "Random, shaped by clauses (s = 2)"
+        assert row_by_key["saliency-norm-shaped"].title == "Saliency, norm, shaped by clauses (s = 2)"
+        assert (smoothed.shape, shaped.shape) == (None, "clauses")
+        assert smoothed.cells["average-precision"].values != shaped.cells["average-precision"].values
+        for name in ("sufficiency", "comprehensiveness"):
+            assert smoothed.cells[name].values == shaped.cells[name].values
+        markdown = outcome.to_markdown()
+        assert "these are scores of spans. Faithfulness is measured on the scores of words" in markdown
+        assert "| Saliency, norm, shaped by clauses |" in markdown  # its widths
+        assert Table.from_json(tmp_path / "table.json")[shaped.title].shape == "clauses"
+
     def test_the_limit_holds_for_the_reviews_that_widths_are_chosen_on(self, tmp_path, known, score_calls):
         lines = []
         rows = ["saliency-norm", "saliency-norm-smoothed"]
@@ -321,7 +375,10 @@ class TestRun:
 
     def test_the_width_is_the_best_of_the_grid(self):
         means = {"none": 0.9, "2": 0.1, "4": 0.3, "6": 0.3, "8": 0.3, "10": 0.2, "15": 0.0}
-        assert widths.best(means) == 4.0
+        assert widths.best(means, ROWS["lime-smoothed"]) == 4.0
+        assert widths.best(means, ROWS["lime-shaped"]) is None  # a shaped row need not be smoothed
+        assert widths.best(means | {"none": 0.3}, ROWS["lime-shaped"]) is None
+        assert widths.best(means | {"none": 0.2}, ROWS["lime-shaped"]) == 4.0
         assert set(means) == {"none", *(f"{width:g}" for width in WIDTHS)}
 
     def test_marks_are_widened_to_the_sentences_they_touch(self):

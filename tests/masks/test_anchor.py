@@ -13,9 +13,9 @@ import rationales
 from rationales.masks.objective import Problem, log_odds, loss, scaled
 from rationales.masks.optimize import optimize
 from rationales.masks.optimizer import OptimizerState, field_of, keep_logit, step
-from rationales.masks.settings import DEFAULT, PAPER, replace
+from rationales.masks.settings import CLAUSES, DEFAULT, PAPER, replace
 
-ANCHORED = replace(DEFAULT, steps=30, warmup_steps=6, anchor=0.7, anchor_sigma=3.0, stop="steps")
+ANCHORED = replace(CLAUSES, steps=30, warmup_steps=6, anchor=0.7, anchor_sigma=3.0, stop="steps")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,20 @@ class TestAnchor:
         later = step(problem, state)
         assert torch.equal(later.anchor, state.anchor)
         assert not torch.equal(later.w, state.w)
+
+    def test_in_a_free_field_it_is_what_the_first_steps_collected_and_stays_outside(self, tiny):
+        """Spans are shaped with it after the optimisation (`span_order`)."""
+        model, batch = tiny
+        free = replace(ANCHORED, field="free").on(batch.grid)
+        with model.frozen():
+            problem = Problem.of(batch, torch.ones(3, dtype=torch.long), free)
+            state = OptimizerState.start(batch, free)
+            for _ in range(free.warmup_steps):
+                state = step(problem, state)
+        assert state.anchor.any()
+        assert torch.allclose(state.anchor, scaled(state.w, batch), atol=1e-6)
+        w, sigma = fields(batch, 1), batch.ones()[: batch.masks]
+        assert torch.equal(field_of(batch, free, w, sigma, state.anchor), field_of(batch, free, w, sigma))
 
     def test_stays_in_the_field(self, tiny):
         batch, z = tiny[1], fields(tiny[1])

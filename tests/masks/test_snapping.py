@@ -107,7 +107,9 @@ def model():
 
 @pytest.fixture(scope="module")
 def results(model):
-    return rationales.explain(model, list(CUT)), rationales.explain(model, list(CUT), snap=False)
+    """With the preset `clauses`, whose rationale in these texts cuts a phrase."""
+    clauses = {"preset": "clauses"}
+    return tuple(rationales.explain(model, list(CUT), options=clauses, snap=snap) for snap in (True, False))
 
 
 class TestEmbeddedModel:
@@ -136,7 +138,8 @@ class TestEmbeddedModel:
 
     def test_alone_as_in_a_batch(self, model, results):
         for mine in results[0]:
-            assert np.array_equal(rationales.explain(model, mine.text).selected(), mine.selected())
+            alone = rationales.explain(model, mine.text, options={"preset": "clauses"})
+            assert np.array_equal(alone.selected(), mine.selected())
 
     def test_a_rule_that_is_asked_for_wins(self, results):
         mine, unmoved = results[0][1], results[1][1]

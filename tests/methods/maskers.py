@@ -12,7 +12,7 @@ import torch
 from families import CORPUS
 
 import rationales
-from methods.keyword import contrast_model, keyword_model
+from methods.keyword import constant_logit_model, contrast_model, keyword_model
 from rationales.masks.instant.masker_file import Masker, MaskerCard
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape
 from rationales.masks.instant.training import TrainSettings, train
@@ -98,3 +98,16 @@ def contrast_masker_file():
     """Path of that masker."""
     path = Path(_FOLDER.name) / "contrast.safetensors"
     return str(path if path.exists() else contrast_masker().save(path))
+
+
+@functools.cache
+def constant_logit_masker():
+    """A masker for the model with logits (0, z), trained on sentences with any of its two words."""
+    model = rationales.load(*constant_logit_model())
+    return train(model, sentences(400, together=False), replace(QUICK, other_target_share=0.5), SPARSE)
+
+
+def constant_logit_masker_file():
+    """Path of that masker."""
+    path = Path(_FOLDER.name) / "constant-logit.safetensors"
+    return str(path if path.exists() else constant_logit_masker().save(path))

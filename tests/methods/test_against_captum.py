@@ -7,11 +7,13 @@ import warnings
 import pytest
 import torch
 from families import tiny
+from models.image.test_model import preprocess
 from torch import nn
 
 import rationales
-from methods.test_every_method_images import PICTURES, model_of, network
+from methods.test_every_method_images import PICTURES, network
 from rationales.methods import build
+from rationales.models.image.loading import from_module
 from rationales.models.text.tokens import TextInput
 
 attr = pytest.importorskip("captum.attr")
@@ -28,9 +30,9 @@ def _quiet():
         yield
 
 
-def pictures(module=None, dtype=torch.float64, baselines=("black", "mean")):
+def pictures(module=None, dtype=torch.float64, baselines=("black", "mean"), labels=("a", "b", "c")):
     """A network, its pictures in one batch, and the pixels themselves."""
-    model = model_of((module or network()).to(dtype), baselines=baselines)
+    model = from_module((module or network()).to(dtype), preprocess, labels, "network", baselines=baselines)
     batch = model.batch(model.encode([model.read(picture, None) for picture in PICTURES]))
     return model, batch, batch.values.clone()
 
@@ -40,9 +42,28 @@ def plain(module, activation=nn.ReLU):
     return nn.Sequential(*[activation() if isinstance(layer, (nn.ReLU, nn.ReLU6)) else layer for layer in module])
 
 
-def ours(model, batch, method, **options):
+OUTPUTS = {  # of each class, written as their definitions
+    "logit": lambda logits: logits,
+    "log-odds": lambda logits: (logits.softmax(-1) / (1 - logits.softmax(-1))).log(),
+    "probability": lambda logits: logits.softmax(-1),
+}
+DEFAULT_AND_LOGIT = pytest.mark.parametrize("options", [{}, {"output": "logit"}], ids=["default", "logit"])
+
+
+class Outputs(nn.Module):
+    """A classifier that returns an output of each class in place of its logit; by default the log-odds."""
+
+    def __init__(self, module, output="log-odds"):
+        super().__init__()
+        self.module, self.output = module, OUTPUTS[output]
+
+    def forward(self, pixels):
+        return self.output(self.module(pixels))
+
+
+def ours(model, batch, method, target=TARGET, **options):
     with model.frozen():
-        actual = build(method, options, "text" if batch.grid is None else "image").scores(batch, TARGET[: batch.inputs])
+        actual = build(method, options, "text" if batch.grid is None else "image").scores(batch, target[: batch.inputs])
     return actual.scores
 
 
@@ -57,24 +78,29 @@ def over_baselines(batch, attribute):
 
 
 class TestPixels:
+    @DEFAULT_AND_LOGIT
     @pytest.mark.parametrize("reduce", ["sum", "norm"])
-    def test_saliency(self, reduce):
+    def test_saliency(self, reduce, options):
         model, batch, pixels = pictures()
-        expected = pixels_of(attr.Saliency(model.module).attribute(pixels, TARGET, abs=False), reduce)
-        assert torch.allclose(ours(model, batch, "saliency", reduce=reduce), expected.repeat(2, 1), atol=1e-12)
+        method = attr.Saliency(Outputs(model.module, **options))
+        expected = pixels_of(method.attribute(pixels, TARGET, abs=False), reduce)
+        actual = ours(model, batch, "saliency", reduce=reduce, **options)
+        assert torch.allclose(actual, expected.repeat(2, 1), atol=1e-12)
+
+    @DEFAULT_AND_LOGIT
+    @pytest.mark.parametrize("reduce", ["sum", "norm"])
+    def test_input_x_gradient(self, reduce, options):
+        model, batch, pixels = pictures()
+        method = attr.InputXGradient(Outputs(model.module, **options))
+        expected = pixels_of(method.attribute(pixels, TARGET), reduce)
+        actual = ours(model, batch, "input-x-gradient", reduce=reduce, **options)
+        assert torch.allclose(actual, expected.repeat(2, 1), atol=1e-12)
 
     @pytest.mark.parametrize("reduce", ["sum", "norm"])
-    def test_input_x_gradient(self, reduce):
-        model, batch, pixels = pictures()
-        expected = pixels_of(attr.InputXGradient(model.module).attribute(pixels, TARGET), reduce)
-        assert torch.allclose(ours(model, batch, "input-x-gradient", reduce=reduce), expected.repeat(2, 1), atol=1e-12)
-
-    @pytest.mark.parametrize("reduce", ["sum", "norm"])
-    @pytest.mark.parametrize("output", ["logit", "probability"])
+    @pytest.mark.parametrize("output", ["logit", "log-odds", "probability"])
     def test_integrated_gradients(self, reduce, output):
         model, batch, _ = pictures()
-        forward = model.module if output == "logit" else lambda pixels: model.module(pixels).softmax(-1)
-        method = attr.IntegratedGradients(forward)
+        method = attr.IntegratedGradients(Outputs(model.module, output))
         expected = over_baselines(
             batch, lambda pixels, empty, target: pixels_of(method.attribute(pixels, empty, target, n_steps=7), reduce)
         )
@@ -90,24 +116,41 @@ class TestPixels:
         expected = over_baselines(
             batch, lambda pixels, empty, target: pixels_of(method.attribute(pixels, empty, target), "sum").detach()
         )
-        assert torch.allclose(ours(model, batch, "deep-lift"), expected, atol=1e-10)
+        assert torch.allclose(ours(model, batch, "deep-lift", output="logit"), expected, atol=1e-10)
 
-    def test_guided_backpropagation(self):
+    def test_deep_lift_of_the_log_odds_of_two_classes(self):
+        """They are the difference of two logits, and captum's scores for these are subtracted."""
+        layers = [layer for layer in network() if not isinstance(layer, nn.MaxPool2d)]
+        layers[-1] = nn.Linear(16, 2)
+        model, batch, _ = pictures(plain(nn.Sequential(*layers)), labels=("a", "b"))
+        target, method = torch.tensor([1, 0, 1]), attr.DeepLift(model.module)
+        per_class = [
+            over_baselines(
+                batch, lambda pixels, empty, _, c=c: pixels_of(method.attribute(pixels, empty, c), "sum").detach()
+            )
+            for c in (target, 1 - target)
+        ]
+        actual = ours(model, batch, "deep-lift", target=target)
+        assert torch.allclose(actual, per_class[0] - per_class[1], atol=1e-10)
+
+    @DEFAULT_AND_LOGIT
+    def test_guided_backpropagation(self, options):
         model, batch, pixels = pictures(plain(network()))
-        module = model.module
-        expected = pixels_of(attr.GuidedBackprop(module).attribute(pixels, TARGET), "sum")
-        actual = ours(model, batch, "guided-backpropagation", reduce="sum")
+        expected = pixels_of(attr.GuidedBackprop(Outputs(model.module, **options)).attribute(pixels, TARGET), "sum")
+        actual = ours(model, batch, "guided-backpropagation", reduce="sum", **options)
         assert torch.allclose(actual, expected.repeat(2, 1), atol=1e-12)
-        assert not torch.allclose(actual, ours(model, batch, "saliency", reduce="sum"), atol=1e-3)
+        assert not torch.allclose(actual, ours(model, batch, "saliency", reduce="sum", **options), atol=1e-3)
 
+    @DEFAULT_AND_LOGIT
     @pytest.mark.parametrize("layer", ["0", "4", "5"])
-    def test_grad_cam(self, layer):
+    def test_grad_cam(self, layer, options):
         model, batch, pixels = pictures(plain(network()))
         module = model.module
-        method = attr.LayerGradCam(module, module[int(layer)])
+        method = attr.LayerGradCam(Outputs(module, **options), module[int(layer)])
         maps = method.attribute(pixels, TARGET, relu_attributions=True)
         expected = attr.LayerAttribution.interpolate(maps, pixels.shape[2:], "bilinear").flatten(1).detach()
-        assert torch.allclose(ours(model, batch, "grad-cam", layer=layer), expected.repeat(2, 1), atol=1e-12)
+        actual = ours(model, batch, "grad-cam", layer=layer, **options)
+        assert torch.allclose(actual, expected.repeat(2, 1), atol=1e-12)
         if layer == "5":
             assert torch.equal(ours(model, batch, "grad-cam"), ours(model, batch, "grad-cam", layer=layer))
 
@@ -149,9 +192,11 @@ class TestWords:
 
         return model, batch, forward, words, empty, to_words
 
+    @DEFAULT_AND_LOGIT
     @pytest.mark.parametrize("reduce", ["sum", "norm"])
-    def test_gradients(self, reduce):
-        model, batch, forward, words, empty, to_words = self.prepared()
+    def test_gradients(self, reduce, options):
+        model, batch, logits, words, empty, to_words = self.prepared()
+        forward = Outputs(logits, **options)
         target = int(TARGET[0])
         with model.frozen():
             expected = {
@@ -160,10 +205,10 @@ class TestWords:
                 "integrated-gradients": attr.IntegratedGradients(forward).attribute(words, empty, target, n_steps=50),
             }
         for method, attribution in expected.items():
-            actual = ours(model, batch, method, reduce=reduce)
+            actual = ours(model, batch, method, reduce=reduce, **options)
             assert torch.allclose(actual, to_words(attribution, reduce), atol=1e-9), method
 
-    def test_the_paper_preset_is_fifty_steps_from_the_padding_token(self):
+    def test_the_paper_preset_is_fifty_steps_from_the_padding_token_and_explains_the_logit(self):
         model, batch, forward, words, empty, to_words = self.prepared()
         with model.frozen():
             expected = attr.IntegratedGradients(forward).attribute(words, empty, 2, n_steps=50)

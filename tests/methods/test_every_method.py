@@ -13,10 +13,18 @@ from families import FAMILIES, tiny
 
 import rationales
 from methods.fillers import filler_folder
-from methods.keyword import contrast_model, keyword_model
-from methods.maskers import contrast_masker_file, keyword_masker_file, untrained_masker_file
+from methods.keyword import (
+    attentive_constant_logit_model,
+    attentive_contrast_model,
+    attentive_keyword_model,
+    constant_logit_model,
+    contrast_model,
+    keyword_model,
+)
+from methods.maskers import constant_logit_masker_file, contrast_masker_file, keyword_masker_file, untrained_masker_file
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.methods import METHODS
+from rationales.methods.gradient.gradient_method import GradientMethod
 
 TEXTS = [
     "Dull.",
@@ -25,14 +33,17 @@ TEXTS = [
     "She said nothing; he laughed, and nobody else in the room understood why.",
 ]
 PICTURES = [name for name, method in METHODS.items() if "feature maps" in method.needs]
+INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]
 QUICK = {  # the invariants do not need a converged mask, nor many samples
     "marc": {"steps": 20},
     "integrated-gradients": {"steps": 8},
+    "sequential-ig": {"steps": 3},
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
     "lime": {"samples": 60},
     "kernel-shap": {"samples": 60},
     "shapley-sampling": {"orders": 2},
+    "solvex": {"beams": 2, "passes": 150},
     "input-marginalization": {"candidates": 4},
     "lime-text": {"samples": 60},
     "lime-bert": {"samples": 60},
@@ -149,7 +160,7 @@ class TestEveryMethod:
     def test_finds_the_keywords_of_a_keyword_model(self, method):
         if method == "random":
             pytest.skip("random scores find nothing, as they should")
-        module, tokenizer = keyword_model("bridge", "joke")
+        module, tokenizer = (attentive_keyword_model if method in INSIDE else keyword_model)("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
         options = trained_parts(method, keyword_masker_file)
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
@@ -160,11 +171,29 @@ class TestEveryMethod:
             assert result.selected()[index]
             assert result.scores[index] == result.scores[max(index - 2, 0) : index + 3].max()
 
+    @pytest.mark.parametrize(("label", "keyword"), [("comedy", "joke"), ("tragedy", "bridge")])
+    def test_finds_the_keyword_of_either_class_where_the_first_logit_is_constant(self, method, label, keyword):
+        """With logits (0, z) the first class is likely where z is low, and its own logit has no gradient."""
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        text = f"The boat drifted slowly towards the {keyword} and nobody laughed again that day"
+        model = rationales.load(*(attentive_constant_logit_model if method in INSIDE else constant_logit_model)())
+        options = trained_parts(method, constant_logit_masker_file)
+        result = rationales.explain(model, text, method=method, options=options)
+        words = [unit.text for unit in result.units]
+        assert result.target == label
+        assert result.scores.argmax() == words.index(keyword)
+        assert result.scores.max() > 0
+        assert result.selected()[words.index(keyword)]
+        assert result.selected().sum() <= len(words) / 2
+
     def test_against_another_class_only_what_tells_the_two_apart_counts(self, method):
         """'bridge' speaks for comedy and tragedy alike, and louder than 'joke', which speaks for comedy alone."""
         if method == "random":
             pytest.skip("random scores find nothing, as they should")
-        model = rationales.load(*contrast_model())
+        if not METHODS[method].class_specific:
+            pytest.skip("attention, and what it brings to a token, are the same whichever class is explained")
+        model = rationales.load(*(attentive_contrast_model if method in INSIDE else contrast_model)())
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
         options = trained_parts(method, contrast_masker_file)
         result = rationales.explain(model, text, method=method, target="comedy", against="tragedy", options=options)
@@ -173,7 +202,7 @@ class TestEveryMethod:
         assert (result.target, result.against) == ("comedy", "tragedy")
         assert result.scores.argmax() == telling
         assert result.selected()[telling]
-        assert result.scores[shared] < 0.8 * result.scores[telling]
+        assert result.scores[shared] < (1.0 if METHODS[method].scores_are_ranks else 0.8) * result.scores[telling]
         assert list(result.probabilities["full"]) == ["comedy", "tragedy", "report"]
 
     def test_a_contrast_is_the_same_alone_and_in_a_batch(self, method):
@@ -183,6 +212,26 @@ class TestEveryMethod:
             alone = explain(model, text, method, target=0, against=rival)
             assert np.allclose(mine.scores, alone.scores, atol=TOLERANCE)
             assert mine.against == model.labels[rival]
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if issubclass(METHODS[name], GradientMethod)])
+class TestEveryGradientMethod:
+    TEXT = "The boat drifted slowly towards the joke"
+
+    @pytest.mark.parametrize("target", ["comedy", "tragedy"])
+    def test_the_keyword_of_one_class_has_the_largest_score_for_both(self, method, target):
+        """It speaks for comedy and as strongly against tragedy, so signed scores differ in their sign alone."""
+        result = rationales.explain(rationales.load(*constant_logit_model()), self.TEXT, method=method, target=target)
+        words = [unit.text for unit in result.units]
+        assert np.abs(result.scores).argmax() == words.index("joke")
+        if target == "tragedy" and METHODS[method]().reduce == "sum":
+            assert result.scores[words.index("joke")] < 0
+
+    def test_of_a_constant_logit_there_is_nothing_to_explain(self, method):
+        """Why they do not explain the logit by default."""
+        model, options = rationales.load(*constant_logit_model()), {"output": "logit"}
+        result = rationales.explain(model, self.TEXT, method=method, target="comedy", options=options)
+        assert not result.scores.any()
 
 
 class Blocked(torch.nn.Module):
@@ -204,7 +253,10 @@ class Blocked(torch.nn.Module):
 def test_a_model_without_gradients_is_explained_by_methods_that_need_none(method):
     module, tokenizer = tiny("bert")
     model = rationales.load(Blocked(module), tokenizer)
-    if "gradients" in METHODS[method].needs:
+    if method in INSIDE:
+        with pytest.raises(ModelError, match=r"no gradients|attention.*Blocked.*module of your own.*use .*occlusion"):
+            explain(model, TEXTS[1], method)
+    elif "gradients" in METHODS[method].needs:
         with pytest.raises(ModelError, match=r"no gradients with respect to its input.*use .*occlusion"):
             explain(model, TEXTS[1], method)
     else:

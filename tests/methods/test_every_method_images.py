@@ -31,11 +31,16 @@ QUICK = {
     "lime": {"samples": 60} | CELLS,
     "kernel-shap": {"samples": 60} | CELLS,
     "shapley-sampling": {"orders": 2} | CELLS,
+    "solvex": {"beams": 2, "passes": 200} | CELLS,
 }
 GOOD = {"marc": {"steps": 60, "cell": 2}}
-GOOD |= {"shapley-sampling": {"cell": 4}} | {name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")}
+GOOD |= {"shapley-sampling": {"cell": 4}, "solvex": {"cell": 4, "beams": 1, "passes": 10_000}} | {
+    name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")
+}
 TOLERANCE = 2e-3
 TEXTS = [name for name, method in METHODS.items() if {"texts", "a masker"} & {*method.needs}]
+INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]  # this network has none
+EVERY = [name for name in METHODS if name not in (*TEXTS, *INSIDE)]
 PICTURES = [scene(seed=seed, left=2 * seed, side=6 + 2 * seed) for seed in range(3)]
 
 
@@ -70,7 +75,7 @@ def explain(model, pictures, method, **arguments):
     return explain_any(model, pictures, method=method, options=QUICK.get(method, {}), **arguments)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in TEXTS])
+@pytest.mark.parametrize("method", EVERY)
 class TestEveryMethod:
     def test_alone_equals_in_a_batch_in_any_order(self, method):
         model = model_of(network())
@@ -186,6 +191,23 @@ class TestEveryMethod:
         best = np.argsort(-result.scores, kind="stable")[: truth.sum()]
         assert truth.flatten()[best].mean() > 0.6
 
+    @pytest.mark.parametrize(("label", "colour"), [("sea", (20, 30, 230)), ("flag", (230, 20, 30))])
+    def test_finds_the_square_of_either_class_where_the_first_logit_is_constant(self, method, label, colour):
+        """With logits (0, z) the first class is likely where z is low, and its own logit has no gradient."""
+        if method == "random":
+            pytest.skip("random scores find nothing, as they should")
+        picture = scene(11, 11, side=10)
+        picture[11:21, 11:21] = colour
+        options = QUICK.get(method, {}) | GOOD.get(method, {})
+        model = from_module(RedMinusBlue().eval(), preprocess, ["sea", "flag"], "colours")
+        result = explain_any(model, picture, method=method, options=options)
+        truth = np.zeros((SIDE, SIDE), dtype=bool)
+        truth[11:21, 11:21] = True
+        best = np.argsort(-result.scores, kind="stable")[: truth.sum()]
+        assert result.target == label
+        assert result.scores.max() > 0
+        assert truth.flatten()[best].mean() > 0.6
+
     def test_against_another_class_only_what_tells_the_two_apart_counts(self, method):
         """Blue speaks for both classes, and louder than red, which speaks for the first alone."""
         if method == "random":
@@ -210,7 +232,7 @@ class TestEveryMethod:
             assert np.allclose(explain(model, PICTURES[0], method).scores, plain.scores, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if "gradients" in METHODS[name].needs])
+@pytest.mark.parametrize("method", [name for name in EVERY if "gradients" in METHODS[name].needs])
 def test_a_model_may_overwrite_what_it_reads(method):
     """Some normalise in place. What is overwritten is a copy, each time."""
     module = network()
@@ -220,6 +242,12 @@ def test_a_model_may_overwrite_what_it_reads(method):
         np.allclose(mine.scores, overwritten.scores, atol=TOLERANCE)
         for mine, overwritten in zip(plain, again, strict=True)
     )
+
+
+@pytest.mark.parametrize("method", INSIDE)
+def test_a_method_for_encoders_says_what_to_use_instead(method):
+    with pytest.raises(ModelError, match=rf"{method} needs the attention.*convolutional.*use integrated-gradients"):
+        explain(model_of(network()), PICTURES[0], method)
 
 
 @pytest.mark.parametrize("method", TEXTS)
@@ -243,6 +271,14 @@ class RedOrBlue(nn.Module):
     def forward(self, pixels):
         red, blue = self.look(pixels).relu().flatten(2).sum(2).div(5).unbind(1)
         return torch.stack([red + 3 * blue, 3 * blue, torch.zeros_like(red)], 1)
+
+
+class RedMinusBlue(RedOrBlue):
+    """Logits (0, z): red raises z, blue lowers it."""
+
+    def forward(self, pixels):
+        red, blue = self.look(pixels).relu().flatten(2).sum(2).div(5).unbind(1)
+        return torch.stack([torch.zeros_like(red), red - blue], 1)
 
 
 class Overwriting(nn.Module):

@@ -14,6 +14,7 @@ from rationales.models.image.loading import from_module
 TEXT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
 WORDS = ("boat", "slowly", "towards", "old", "bridge", "nobody", "laughed", "joke", "again", "day")
 ONE_MASK = {"mask_weight": 1.0, "level_weight": 0.0, "level_form": "log", "warmup_steps": 0, "initial_w": 1.2}
+ONE_MASK |= {"field": "gaussian"}
 
 
 @pytest.fixture(scope="module")

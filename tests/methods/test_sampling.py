@@ -220,11 +220,14 @@ class TestLime:
 class TestNoise:
     """The same draws, the formulas by hand, row by row without the batch's own loop."""
 
-    def gradient(self, model, batch, row, point):
+    def gradient(self, model, batch, row, point, output):
         alone = batch.take([row])
         embedded = point[None].clone().requires_grad_()
         with model.frozen():
-            return torch.autograd.grad(alone.logits_from(embedded)[0, TARGET[row]], embedded)[0][0]
+            logits = alone.logits_from(embedded)[0]
+            probability = logits.softmax(-1)[TARGET[row]]
+            value = logits[TARGET[row]] if output == "logit" else (probability / (1 - probability)).log()
+            return torch.autograd.grad(value, embedded)[0][0]
 
     def sample_noise(self, batch, row, samples):
         """(samples, *read) noise relative to the strength of what is read."""
@@ -234,19 +237,24 @@ class TestNoise:
         return read, normal(keys, read.shape, read.dtype) * read[inside].square().mean().sqrt() * inside
 
     @pytest.mark.parametrize("kind", ["words", "pixels"])
-    def test_smooth_grad(self, kind, request):
+    @pytest.mark.parametrize("output", ["logit", "log-odds"])
+    def test_smooth_grad(self, kind, output, request):
         model, batch = request.getfixturevalue(kind)
-        actual = scores(model, batch, "smooth-grad", samples=4, noise=0.3)
+        actual = scores(model, batch, "smooth-grad", samples=4, noise=0.3, output=output)
         for row in range(3):
             read, noise = self.sample_noise(batch, row, 4)
-            mean = torch.stack([self.gradient(model, batch, row, read + 0.3 * sample) for sample in noise]).mean(0)
+            noisy_gradients = torch.stack(
+                [self.gradient(model, batch, row, read + 0.3 * sample, output) for sample in noise]
+            )
+            mean = noisy_gradients.mean(0)
             expected = batch.take([row]).to_units(mean[None], "norm")[0]
             assert torch.allclose(actual[row, : len(expected)], expected, atol=1e-10)
 
     @pytest.mark.parametrize("kind", ["words", "pixels"])
-    def test_gradient_shap(self, kind, request):
+    @pytest.mark.parametrize("output", ["logit", "log-odds"])
+    def test_gradient_shap(self, kind, output, request):
         model, batch = request.getfixturevalue(kind)
-        actual = scores(model, batch, "gradient-shap", samples=4, noise=0.2)
+        actual = scores(model, batch, "gradient-shap", samples=4, noise=0.2, output=output)
         for row in range(3):
             alone = batch.take([row])
             read, noise = self.sample_noise(batch, row, 4)
@@ -254,7 +262,7 @@ class TestNoise:
             for sample in range(4):
                 position = uniform(fold(alone.rows.key, sample, 1), 1)[0, 0]
                 difference = read + 0.2 * noise[sample] - empty
-                total += difference * self.gradient(model, batch, row, empty + position * difference) / 4
+                total += difference * self.gradient(model, batch, row, empty + position * difference, output) / 4
             expected = alone.to_units(total[None], "sum")[0]
             assert torch.allclose(actual[row, : len(expected)], expected, atol=1e-10)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from math import comb, factorial
 
 import numpy as np
@@ -67,3 +67,15 @@ def lime(game: Game, sets: Sequence[frozenset[int]], players: int, kernel: float
     penalty[0, 0] = 0
     values = np.array([game(chosen) for chosen in sets])
     return np.linalg.solve(rows.T @ weight @ rows + penalty, rows.T @ weight @ values)[1:]
+
+
+def solvex(score: Callable[[set[int]], float], units: int) -> tuple[tuple[int, ...], float]:
+    """The best of all orders by the sum of p(S alone) - p(all but S) over its prefixes S, and that sum."""
+    every = set(range(units))
+
+    def objective(order: tuple[int, ...]) -> float:
+        prefixes = [set(order[:size]) for size in range(1, units + 1)]
+        return sum(score(prefix) - score(every - prefix) for prefix in prefixes)
+
+    best = max(permutations(range(units)), key=objective)
+    return best, objective(best)

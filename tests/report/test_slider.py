@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,25 @@ class TestStops:
             assert int(selected.sum()) == stop.selected
             expected = rationale.selected() if stop.is_rule else rationale.scores > stop.threshold
             assert (selected == expected).all()
+
+    def test_beside_a_rationale_of_spans_every_other_stop_selects_by_score(self) -> None:
+        """The span in the middle leaves out the best word, so that no other stop contains it or lies in it."""
+        scores, span = [0.3, 0.1, 0.02, 0.05, 0.9, 0.2], np.array([0, 1, 1, 1, 0, 0], dtype=bool)
+        spans = make_rationale("a b c d e f", scores, rule=Rule(top=3))
+        rationale = curved(replace(spans, selection=span, selected_by="spans"))
+        data = page_data(rationale)
+        start = next(stop for stop in stops(rationale, scale_of(rationale)) if stop.is_rule)
+        assert start.selected == 3
+        for position, stop in enumerate(data["stops"]):
+            if stop["selected"] != 3:
+                selected = [count > position for count in data["entered"]]
+                best = np.argsort(-rationale.scores)[: stop["selected"]].tolist()
+                assert np.flatnonzero(selected).tolist() == sorted(best)
+        content = page([rationale])
+        assert data["home"] == "spans"
+        assert '<b class="threshold">spans</b>' in content
+        assert "outlined: the rationale, in connected spans" in content
+        assert "home" not in page_data(curved(spans))
 
     def test_numbers_on_the_page_are_those_of_each_selection(self) -> None:
         rationale = curved(make_rationale("a b c d e f", [0.1, 0.9, 0.2, 0.8, 0.3, 0.4], rule=Rule(threshold=0.5)))

@@ -33,6 +33,7 @@ def compare(
     unit: shared.UnitOfText = None,
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all methods.")] = None,
+    shape: shared.Shape = None,
     snap: shared.Snap = True,
     threshold: shared.Threshold = None,
     share: shared.Share = None,
@@ -49,6 +50,8 @@ def compare(
       rationales compare "Not a good film, whatever the posters say." --methods marc,occlusion,random
 
       rationales compare --file review.txt --methods marc,integrated-gradients:steps=25:smooth=6 --html compare.html
+
+      rationales compare --file review.txt --methods marc,occlusion,integrated-gradients --shape clauses
 
       rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
     """
@@ -67,7 +70,7 @@ def compare(
         import_torch()
         from rationales.evaluation.entries import resolve_entries
 
-        resolve_entries(rows, smooth, kind)  # reports unknown names and options before anything is loaded
+        resolve_entries(rows, smooth, kind, shape)  # reports unknown names and options before anything is loaded
         import rationales
 
         load_options = {"device": device, "unit": text_units, "baseline": baseline}
@@ -79,6 +82,7 @@ def compare(
             raw_input,
             rows,
             smooth=smooth,
+            shape=shape,
             target=find_target(target, explained.labels),
             against=find_target(against, explained.labels),
             seed=seed,

@@ -16,7 +16,7 @@ from rationales.cli.evaluation_options import (
     with_filler,
 )
 from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
-from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Trust, methods_option
+from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Shape, Trust, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
@@ -71,6 +71,7 @@ def evaluate(
         str | None, Option(help="How words are selected: fitted, sufficient, keep-sum, share=0.2, ...")
     ] = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all rows.")] = None,
+    shape: Shape = None,
     seed: Annotated[int, Option(help="The same seed gives the same table.")] = 0,
     out: Annotated[Path | None, Option(help="Write table.md, .csv, .json and plot.png into this folder.")] = None,
     as_json: Json = False,
@@ -93,6 +94,8 @@ def evaluate(
       rationales evaluate eraser-movies --folder data/ --methods marc:preset=paper,saliency --limit 20 --out results
 
       rationales evaluate eraser-movies --methods integrated-gradients:steps=25:smooth=6,lime --protocol eraser-code
+
+      rationales evaluate eraser-movies --methods marc,integrated-gradients:smooth=6:shape=clauses
 
       rationales evaluate texts.csv --methods occlusion --protocol marc:label=predicted --metrics comprehensiveness
 
@@ -122,7 +125,7 @@ def evaluate(
     check_study_settings(studies, study_settings)
     if compared:
         check_comparison(compared, resolved_protocol, requested_metrics, selection)
-    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection)
+    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, shape=shape)
     with waiting("reading the data"):
         columns: dict[str, Any] = {"text_column": text_column, "label_column": label_column}
         examples = read_data(*(data, split, folder, limit), spread=True, **columns)
@@ -131,7 +134,7 @@ def evaluate(
             source = (data, train, folder) if train in ("train", "val", "test") else (train, None, folder)
             training_examples = read_data(*source, **columns)
     kind = "text" if examples[0].image is None else "image"
-    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, [kind])
+    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, [kind], shape)
     with waiting("loading the model"):
         import rationales
 
@@ -161,6 +164,7 @@ def evaluate(
                 *(loaded_model, examples, rows, resolved_protocol, other_metrics),
                 progress=report,
                 selection=selection,
+                shape=shape,
                 **shared_options,
             )
     for name in studies:

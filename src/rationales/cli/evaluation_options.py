@@ -56,6 +56,7 @@ def with_filler(rows: Sequence[dict[str, Any]], filler: str | None) -> list[dict
 def _title(row: dict[str, Any]) -> str:
     settings = [f"{name}={value}" for name, value in row["options"].items()]
     settings += [f"smooth {row['smooth']:g}"] if "smooth" in row else []
+    settings += [f"shape {row['shape']}"] if "shape" in row else []
     return f"{row['name']} ({', '.join(settings)})" if settings else str(row["name"])
 
 

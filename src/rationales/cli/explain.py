@@ -11,7 +11,19 @@ from typer import Argument, Option
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, options, text_unit
 from rationales.cli.inputs import target as find_target
-from rationales.cli.shared import Against, Device, ModelName, Share, Snap, Target, Threshold, Top, Trust, UnitOfText
+from rationales.cli.shared import (
+    Against,
+    Device,
+    ModelName,
+    Shape,
+    Share,
+    Snap,
+    Target,
+    Threshold,
+    Top,
+    Trust,
+    UnitOfText,
+)
 from rationales.cli.sources import gather
 from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
@@ -62,6 +74,7 @@ def explain(
         Option("--set", help="An option of the method, as name=value; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units.")] = None,
+    shape: Shape = None,
     snap: Snap = True,
     threshold: Threshold = None,
     share: Share = None,
@@ -97,6 +110,8 @@ def explain(
 
       rationales explain --file review.txt --set steps=200 --target positive
 
+      rationales explain --file review.txt --method integrated-gradients --shape clauses
+
       rationales explain --image cat.jpg --target tabby --against "Egyptian cat"
 
       rationales explain --file a.txt b.txt --html why.html
@@ -124,8 +139,10 @@ def explain(
         import_torch()
         import rationales
         from rationales.methods import build
+        from rationales.pipeline.scoring import check_shape
 
         build(method, dict(chosen), sources.kind)  # reports unknown names and options before a model is loaded
+        check_shape(shape, sources.kind)
         load_options = {"device": device, "unit": text_units, "baseline": baseline, "fit": fit}
         explained = load_model(model, sources.kind, **load_options, trust_remote_code=trust_remote_code)
         check_kind(explained, sources.kind)
@@ -140,6 +157,7 @@ def explain(
             seed=seed,
             options=chosen,
             smooth=smooth,
+            shape=shape,
             snap=snap,
             threshold=threshold,
             share=share,

@@ -141,13 +141,13 @@ def listed(arguments: Sequence[str] | None) -> list[str]:
 
 
 def method_rows(arguments: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows of a table from 'marc', 'occlusion:window=1', 'integrated-gradients:steps=25:smooth=6:title=IG'."""
+    """Rows of a table from 'marc', 'occlusion:window=1', 'lime:samples=25:smooth=6:shape=clauses:title=LIME'."""
     rows: list[dict[str, Any]] = []
     for argument in listed(arguments):
         name, *settings = argument.split(":")
         chosen = options(settings, f"--methods {name}:")
         row: dict[str, Any] = {"name": name.strip()}
-        row |= {key: chosen.pop(key) for key in ("smooth", "title") if key in chosen}
+        row |= {key: chosen.pop(key) for key in ("smooth", "shape", "title") if key in chosen}
         rows.append(row | {"options": chosen})
     if not rows:
         raise OptionError("no method to compare; give --methods a,b with names from 'rationales methods'")

@@ -28,6 +28,10 @@ Snap = Annotated[
     bool,
     Option("--snap/--no-snap", help="Move spans that cut a phrase by a word or two, where the model does not mind."),
 ]
+Shape = Annotated[
+    Literal["clauses", "none"] | None,
+    Option(help="The rationale in spans, as people mark clauses, or by single scores; else as the method does it."),
+]
 Unit = Annotated[Literal["word", "token", "sentence"], Option(help="What is kept or replaced as one.")]
 UnitOfText = Annotated[
     Literal["word", "token", "sentence"] | None,

@@ -116,7 +116,8 @@ def _scores(
     settings: EvaluationSettings, examples: LoadedExamples, method: Method, progress: Progress | None
 ) -> list[RawScores]:
     """The method's scores of all rows, from the cache where possible."""
-    model = settings.model if "gradients" in method.needs else settings.forward_model
+    inside = {"gradients", "attention"} & {*method.needs}  # what a copy in half precision does not have, or not exactly
+    model = settings.model if inside else settings.forward_model
     return cached_row_scores(
         model,
         examples.encoded,

@@ -1,4 +1,4 @@
-"""The requested rows of a table: methods by name, or with options, smoothing and a title."""
+"""The requested rows of a table: methods by name, or with options, smoothing, a shape and a title."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rationales.evaluation.protocols import Protocol, find_protocol
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.methods import Method, resolve_method
 from rationales.options import check_option
-from rationales.pipeline.scoring import SHAPES
+from rationales.pipeline.scoring import check_shape
 from rationales.rationale import Rule
 
 RANDOM = "random"
 
 
 class _TableDefault:
-    """Stands for a smoothing that was not set: the table's own."""
+    """Stands for a smoothing or a shape that was not set: the table's own."""
 
     def __repr__(self) -> str:
         return "as the table"
@@ -30,19 +30,19 @@ TABLE_DEFAULT = _TableDefault()
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A requested row; `smooth` None means no smoothing, left out it means the table's."""
+    """A requested row; `smooth` None means no smoothing, `shape` None as the method does it; left out, the table's."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     smooth: float | _TableDefault | None = TABLE_DEFAULT
-    shape: str | None = None  # of the rationale, for agreement with people: clauses or none; None: as the method does
     title: str = ""
     method: Method | None = None  # a method object in place of a name and options
+    shape: str | _TableDefault | None = TABLE_DEFAULT  # of the rationale, which agreement with people is measured on
 
 
 @dataclass(frozen=True)
 class ResolvedEntry:
-    """A row with its method built and its title and smoothing settled."""
+    """A row with its method built and its title, smoothing and shape settled."""
 
     title: str
     method: Method
@@ -51,7 +51,10 @@ class ResolvedEntry:
 
 
 def resolve_entries(
-    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry], smooth: float | None, kind: str
+    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry],
+    smooth: float | None,
+    kind: str,
+    shape: str | None = None,
 ) -> list[ResolvedEntry]:
     """The rows, checked and built; a row of random scores is added at the end unless it was requested."""
     if isinstance(methods, str):
@@ -61,7 +64,7 @@ def resolve_entries(
     requested = [_as_entry(entry) for entry in methods]
     if all(entry.name != RANDOM for entry in requested):
         requested.append(MethodEntry(RANDOM))
-    resolved = [_resolve(entry, smooth, kind) for entry in requested]
+    resolved = [_resolve(entry, smooth, shape, kind) for entry in requested]
     titles = [entry.title for entry in resolved]
     if duplicates := [title for number, title in enumerate(titles) if title in titles[:number]]:
         raise OptionError(f"two rows are called {duplicates[0]!r}; give them titles")
@@ -75,6 +78,7 @@ def check_request(
     smooth: float | None = None,
     selection: str | Rule | SelectionRule | None = None,
     kinds: Sequence[str] = ("text", "image"),
+    shape: str | None = None,
 ) -> None:
     """Raise an OptionError where a name or an option fits none of these kinds of input; nothing has to be loaded."""
     if metrics is not None:
@@ -84,7 +88,7 @@ def check_request(
     errors = []
     for kind in kinds:
         try:
-            resolve_entries(methods, smooth, kind)
+            resolve_entries(methods, smooth, kind, shape)
             find_protocol(protocol, kind)
         except OptionError as error:
             errors.append(error)
@@ -105,7 +109,7 @@ def _as_entry(method: str | Method | Mapping[str, Any] | MethodEntry) -> MethodE
     return MethodEntry(**method)
 
 
-def _resolve(entry: MethodEntry, smooth: float | None, kind: str) -> ResolvedEntry:
+def _resolve(entry: MethodEntry, smooth: float | None, shape: str | None, kind: str) -> ResolvedEntry:
     width = smooth if isinstance(entry.smooth, _TableDefault) else entry.smooth
     if width is not None:
         check_option("smooth", width, "float", ())
@@ -114,8 +118,8 @@ def _resolve(entry: MethodEntry, smooth: float | None, kind: str) -> ResolvedEnt
     method = resolve_method(entry.method or entry.name, entry.options, kind)
     settings = [f"{name}={value}" for name, value in entry.options.items()]
     settings += [f"smooth {width:g}"] if width is not None else []
-    if entry.shape is not None:
-        check_option("shape", entry.shape, "str", SHAPES)
-        settings.append(f"shape {entry.shape}")
+    row_shape = shape if isinstance(entry.shape, _TableDefault) else entry.shape
+    check_shape(row_shape, kind)
+    settings += [f"shape {row_shape}"] if row_shape is not None else []
     title = f"{entry.name} ({', '.join(settings)})" if settings else entry.name
-    return ResolvedEntry(entry.title or title, method, width, entry.shape)
+    return ResolvedEntry(entry.title or title, method, width, row_shape)

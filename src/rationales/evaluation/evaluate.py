@@ -33,6 +33,7 @@ def evaluate(
     *,
     selection: str | Rule | SelectionRule | None = None,
     filler: Any = None,
+    shape: str | None = None,
     train: Sequence[Any] | None = None,
     study: Mapping[str, Any] | None = None,
 ) -> Table:
@@ -40,13 +41,15 @@ def evaluate(
 
     `model`: of `rationales.load`, or what it loads: a name, a folder or a tuple (module, tokenizer). `examples`: of
     `rationales.data`, or objects with the same fields. `methods`: names, method objects, or mappings or MethodEntry of
-    name, options, smooth and title; a row of random scores is always added. `protocol`: a name or a Protocol.
+    name, options, smooth, shape and title; a row of random scores is always added. `protocol`: a name or a Protocol.
     `metrics`: names, by default those that the examples allow. `smooth`: width of a Gaussian over neighbouring units,
-    for every row that sets none. `cache`: a folder for scores, from which an interrupted table continues. `selection`:
-    a selection by name or a `Rule`, instead of the protocol's. `filler`: the masked language model of removal `fill`.
-    `train`, `study`: training examples and settings of the metrics that make a table of their own (`roar`, `sanity`).
-    `progress` is called with the share done. An input for which a metric is not defined has no value in it; the table
-    gives the number of inputs with a value.
+    and `shape`: of the rationale ("clauses" or "none", as for `explain`), both for every row that sets none. Agreement
+    with people is measured on the scores that the rationale is selected by, faithfulness on the scores of units.
+    `cache`: a folder for scores, from which an interrupted table continues. `selection`: a selection by name or a
+    `Rule`, instead of the protocol's. `filler`: the masked language model of removal `fill`. `train`, `study`: training
+    examples and settings of the metrics that make a table of their own (`roar`, `sanity`). `progress` is called with
+    the share done. An input for which a metric is not defined has no value in it; the table gives the number of inputs
+    with a value.
     """
     model = as_model(model)
     studies, other_metrics = split_studies(metrics)
@@ -56,7 +59,7 @@ def evaluate(
             raise OptionError(f"{studies[0]} makes a table of its own; request it apart from the other metrics")
         options = {"smooth": smooth, "seed": seed, "progress": progress, "cache": cache, "filler": filler}
         return run_study(studies[0], model, examples, methods, train=train, study=study, **options)
-    entries = resolve_entries(methods, smooth, model.kind)
+    entries = resolve_entries(methods, smooth, model.kind, shape)
     prepared = prepare_evaluation(
         model, examples, protocol, metrics, seed=seed, cache=cache, selection=selection, filler=filler
     )  # checks the examples before any computation

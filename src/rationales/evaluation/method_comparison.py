@@ -58,20 +58,21 @@ def compare(
     methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry] = ("marc", "occlusion"),
     *,
     smooth: float | None = None,
+    shape: str | None = None,
     progress: Callable[[float], None] | None = None,
     **options: Any,
 ) -> MethodComparison:
     """Explain one input with several methods.
 
-    `methods`: as for `evaluate`, but no row of random scores is added. `smooth`: for every method that sets none.
-    `options`: target, against, seed, snap, threshold, share, top, curve and names, as for `explain`.
+    `methods`: as for `evaluate`, but no row of random scores is added. `smooth` and `shape`: for every method that sets
+    none. `options`: target, against, seed, snap, threshold, share, top, curve and names, as for `explain`.
     """
     model = as_model(model)
-    entries = resolve_entries(methods, smooth, model.kind)[: len(methods)]
+    entries = resolve_entries(methods, smooth, model.kind, shape)[: len(methods)]
     options.setdefault("plain_baseline", not any(entry.method.uses_baselines for entry in entries))
     rationales = []
     for number, entry in enumerate(entries):
         report = progress_of_step(progress, number, len(entries))
-        method, width = entry.method, entry.smooth
-        rationales.append(explain(model, raw_input, method=method, smooth=width, progress=report, **options))
+        settings = {"method": entry.method, "smooth": entry.smooth, "shape": entry.shape, **options}
+        rationales.append(explain(model, raw_input, progress=report, **settings))
     return MethodComparison(tuple(entry.title for entry in entries), tuple(rationales))

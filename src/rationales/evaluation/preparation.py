@@ -151,6 +151,7 @@ class PreparedEvaluation:
             method=entry.method.name,
             options=asdict(entry.method),
             smooth=entry.smooth,
+            shape=entry.shape,
             seconds=float(np.mean([raw.seconds for raw in collected.raw_scores])),
             failures=failures,
             curves=_mean_curves(curves),

@@ -4,8 +4,8 @@ In a long input, units among high values rank above units that stand alone, sinc
 needs two of their words (`shrink`, `halo`, `closing`). In a short input, or without these options, every unit ranks by
 its value. The size of the rationale is the one of lowest loss (Eq. 8) among those that suffice.
 
-With `shape=spans` the two are kept apart: scores are those of single words, and the rationale consists of single words
-or of spans, whichever has the lower loss with a penalty for each span (`words_and_spans`).
+With `shaping=spans` the two are kept apart: scores are those of single words, and the rationale consists of single
+words or of spans, whichever has the lower loss with a penalty for each span (`words_and_spans`).
 """
 
 from __future__ import annotations
@@ -150,14 +150,19 @@ def clause_scores(scores: Tensor, batch: Batch) -> Tensor:
 
 
 def span_count(selected: Tensor, batch: Batch) -> Tensor:
-    """(M, n) booleans -> (I,): number of connected runs of selected units of an input; segments are blended."""
-    real = mask_rows(batch.rows.real, batch)
-    chosen = selected & real
-    first = chosen.clone()
-    first[:, 1:] &= ~chosen[:, :-1]
-    weight = first * mask_rows(batch.rows.blend, batch) * batch.views
-    count = torch.zeros(batch.inputs, device=selected.device, dtype=batch.dtype)
-    return count.index_add(0, mask_rows(batch.rows.input, batch), weight.sum(1).to(batch.dtype))
+    """(M, n) booleans -> (I,): number of connected runs of selected units of an input.
+
+    Where segments overlap, a unit counts as selected if the segments that select it have more than half of its weight.
+    """
+    real, unit = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.unit, batch)
+    width = int(unit.max()) + 1
+    index = mask_rows(batch.rows.input, batch)[:, None] * width + unit
+    weight = selected * mask_rows(batch.rows.blend, batch) * batch.views
+    total = torch.zeros(batch.inputs * width, device=selected.device, dtype=weight.dtype)
+    in_rationale = total.index_add(0, index[real], weight[real]).view(batch.inputs, width) > 0.5
+    first = in_rationale.clone()
+    first[:, 1:] &= ~in_rationale[:, :-1]
+    return first.sum(1).to(batch.dtype)
 
 
 def clause_shaping(batch: Batch, settings: MaskSettings) -> Tensor:

@@ -63,13 +63,13 @@ class MaskSettings:
     softness: float = option(0.6, "at a drawn size: softness of the mask's edge, in standard deviations of the field")
     warmup_steps: int = option(20, "first steps, which only collect the gradient that w then starts from")
     warmup_scale: float = option(1.0, "standard deviation of w after the warm-up")
-    shape: str = option(
+    shaping: str = option(
         "spans",
         "what halo, shrink and closing shape: the spans of the rationale, beside scores word by word, or the scores",
         "spans",
         "scores",
     )
-    span_sigma: float = option(1.5, "with shape=spans: sigma that the field is smoothed with before spans are shaped")
+    span_sigma: float = option(1.5, "with shaping=spans: sigma that the field is smoothed with before spans are shaped")
     anchor: float = option(
         2.0,
         "weight of the smoothed warm-up gradient beside the field: in spans, or in a Gaussian field itself; 0: none",
@@ -118,12 +118,12 @@ _UNSHAPED = replace(DEFAULT, anchor=0.0, halo=0.0, shrink=0.0, closing=0)
 # The words that decide, at any length, and no spans around them (docs/marc.md).
 WORDS = _UNSHAPED
 # One Gaussian field for the scores and the rationale, shaped as people mark clauses.
-CLAUSES = replace(DEFAULT, field="gaussian", shape="scores")
+CLAUSES = replace(DEFAULT, field="gaussian", shaping="scores")
 # One mask, whose size the sparsity term decides, from a uniform start, as in the paper.
 _MASK_LOSS = replace(
     _UNSHAPED,
     field="gaussian",
-    shape="scores",
+    shaping="scores",
     mask_weight=1.0,
     level_weight=0.0,
     level_form="log",

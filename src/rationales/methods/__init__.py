@@ -7,6 +7,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
+from rationales.methods.attention.alti import Alti
+from rationales.methods.attention.attention_rollout import AttentionRollout
+from rationales.methods.attention.chefer import Chefer
+from rationales.methods.attention.decompx import DecompX
+from rationales.methods.attention.globenc import GlobEnc
+from rationales.methods.attention.raw_attention import RawAttention
 from rationales.methods.gradient.deep_lift import DeepLift
 from rationales.methods.gradient.grad_cam import GradCam
 from rationales.methods.gradient.gradient_shap import GradientShap
@@ -14,6 +20,7 @@ from rationales.methods.gradient.guided_backpropagation import GuidedBackpropaga
 from rationales.methods.gradient.input_x_gradient import InputXGradient
 from rationales.methods.gradient.integrated_gradients import IntegratedGradients
 from rationales.methods.gradient.saliency import Saliency
+from rationales.methods.gradient.sequential_ig import SequentialIg
 from rationales.methods.gradient.smooth_grad import SmoothGrad
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
@@ -28,6 +35,7 @@ from rationales.methods.perturbation.loo_pad import LooPad
 from rationales.methods.perturbation.loo_unk import LooUnk
 from rationales.methods.perturbation.occlusion import Occlusion
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
+from rationales.methods.perturbation.solvex import Solvex
 from rationales.methods.random import Random
 from rationales.options import check_option, suggestion
 
@@ -36,8 +44,9 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(GradCam, Occlusion, Lime, KernelShap, ShapleySampling),
+        *(SequentialIg, GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
+        *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
         Random,
     )
 }

@@ -20,7 +20,9 @@ from rationales.rationale import Note, Rule
 FULL_MASK, EMPTY_MASK = 0.9, 0.1  # mean keep above, or largest keep below: the mask does not distinguish units
 MIN_SCORE_RANGE = 1e-3  # scores within a smaller range do not distinguish units
 LARGE_SHARE, MIN_NOTED_UNITS = 0.7, 10  # a rationale of this share, in an input of at least so many units, is noted
-STEADY_MOVEMENT = 0.45  # `movement` above this: the gradients of successive steps still agree
+# `movement` above this: the gradients of successive steps still agree. Where every word has a value of its own, words
+# that hardly matter move steadily by next to nothing, and count as much as those that matter.
+STEADY_MOVEMENT = {"gaussian": 0.45, "free": 0.6}
 # Roughness from which a mask is noise or alternates (docs/marc.md says how the limits were found). On a line a word
 # that differs from its neighbours is as rough as noise (1.5), so only alternation is noted there, in longer inputs.
 ROUGH_GRID, ROUGH_LINE, MIN_ROUGH_UNITS = 0.9, 2.8, 20
@@ -44,7 +46,7 @@ class Marc(MaskSettings, Method):
         if self.level_weight:  # the field is optimised for every size: select the one that suffices
             fast_batch, _ = fast_precision(batch, self)
             z, size = result.bounded_field, None
-            if batch.grid is None and self.shape == "spans":
+            if batch.grid is None and self.shaping == "spans":
                 scores, spans = words_and_spans(z, result.anchor, fast_batch, target, self)
                 keep = spans * result.real
                 notes = self._notes(batch, keep, result)
@@ -109,7 +111,7 @@ class Marc(MaskSettings, Method):
         if result.stop[number] != "steps":
             return []
         unmet = self.stop != "steps" and self.schedule == "constant"  # the stopping rule never accepted it
-        if not unmet and result.movement[number] <= STEADY_MOVEMENT:
+        if not unmet and result.movement[number] <= STEADY_MOVEMENT[self.field]:
             return []
         return [
             Note("not-converged", f"the mask was still moving after {self.steps} steps; raise steps (now {self.steps})")

@@ -36,6 +36,8 @@ class Method(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
     removes_by: ClassVar[str] = ""  # delete, fill or a baseline, if the method always removes units in this way
     uses_baselines: ClassVar[bool] = True  # False: scores do not depend on what replaced units become
+    class_specific: ClassVar[bool] = True  # False: the scores are the same whichever class is explained
+    scores_are_ranks: ClassVar[bool] = False  # True: only the order of the scores means something
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
     # selection of the rationale: the first of these rules whose units alone suffice, else the best one
     presets: ClassVar[Presets] = {}

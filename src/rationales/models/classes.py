@@ -51,7 +51,8 @@ def probabilities(head: Head, logits: Tensor) -> Tensor:
 def explained_output(head: Head, logits: Tensor, target: Tensor, output: str) -> Tensor:
     """(..., R, classes), (R,) -> (..., R): the explained output of the target class.
 
-    `logit`; `log-odds`, the logit minus the log-sum-exp of all other logits; `log-probability`; `probability`.
+    `logit`; `log-odds`, the logit minus the log-sum-exp of all other logits (of a single class its logit);
+    `log-probability`; `probability`.
     """
     index = target.expand(logits.shape[:-1]).unsqueeze(-1)
     independent = head is not Head.SOFTMAX  # of each other: a class's logit is its log-odds
@@ -59,7 +60,7 @@ def explained_output(head: Head, logits: Tensor, target: Tensor, output: str) ->
         logits = probabilities(head, logits)
     elif output == "log-probability":
         logits = torch.nn.functional.logsigmoid(logits) if independent else logits.log_softmax(-1)
-    elif output == "log-odds" and not independent:
+    elif output == "log-odds" and not independent and logits.shape[-1] > 1:
         logits = logits - logits.scatter(-1, index, -torch.inf).logsumexp(-1, keepdim=True)
     return logits.gather(-1, index).squeeze(-1)
 

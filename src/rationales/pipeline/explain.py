@@ -25,7 +25,14 @@ from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
 from rationales.pipeline import scoring, selection
-from rationales.pipeline.scoring import SHAPES, encode_inputs, first_nonfinite, open_batch, run_method, shaped_scores
+from rationales.pipeline.scoring import (
+    check_shape,
+    encode_inputs,
+    first_nonfinite,
+    open_batch,
+    run_method,
+    shaped_scores,
+)
 from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
 from rationales.rationale import Note, Rationale, Rule, by_label
 from rationales.version import __version__
@@ -74,8 +81,9 @@ class _Scored:
     target: Tensor  # (inputs,)
     scores: list[Tensor]  # (units,) for each input; those of images on the device
     rules: list[Rule]
-    by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects
-    selected: list[np.ndarray]  # the same after snapping to word groups
+    by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects by the scores
+    selected: list[np.ndarray]  # (units,) bool for each input: the rationale, after snapping to word groups
+    selected_by: list[str]  # scores or spans
     probabilities: dict[str, Tensor]  # full, rationale, complement, baseline -> (inputs, classes)
     thresholds: list[list[float]]  # of the curve; empty without one
     curve: Tensor | None  # (2, sizes, inputs, classes)
@@ -160,14 +168,14 @@ def explain(
     rather than this one; explained is then logit(target) - logit(against) alone. `method`: a name, or a
     method object of your own (`rationales.Method`). `options`: those of a method given by name. `smooth`:
     width of a Gaussian over neighbouring units, for any method. `shape`: "clauses" selects the rationale in spans, as
-    people mark clauses, also for a method that scores single words; "none" selects it by the scores alone. `snap`:
-    spans that cut a phrase are moved by a word or two where the model does not mind; scores stay as they are.
-    `threshold`, `share` or `top`: which units make
-    the rationale (score above it, that share of all units, that many), in place of the method's own rule; the
-    probabilities are those of this selection. `curve`: also ask the model about selections of other sizes
-    (`Rationale.curve`). `plain_baseline`: for images whose baselines are chosen by the model, whether a rationale is
-    checked on the least informative plain colour alone, at nearly no cost; by default where the method's scores do not
-    depend on baselines (grad-cam, saliency). `progress` is called with the share done, from 0 to 1.
+    people mark clauses, also for a method that scores single words (a method that chooses spans itself, as marc does,
+    keeps them); "none" selects it by the scores of single units. `snap`: spans that cut a phrase are moved by a word or
+    two where the model does not mind. Scores stay as they are with either. `threshold`, `share` or `top`: which units
+    make the rationale (score above it, that share of all units, that many), in place of the method's own rule and of
+    its shape; the probabilities are those of this selection. `curve`: also ask the model about selections of other
+    sizes (`Rationale.curve`). `plain_baseline`: for images whose baselines are chosen by the model, whether a rationale
+    is checked on the least informative plain colour alone, at nearly no cost; by default where the method's scores do
+    not depend on baselines (grad-cam, saliency). `progress` is called with the share done, from 0 to 1.
     """
     if not isinstance(model, Model):
         model = as_model(model)
@@ -180,8 +188,7 @@ def explain(
         check_option("smooth", smooth, "float", ())
     if smooth is not None and smooth <= 0:
         raise OptionError(f"smooth must be a number greater than 0, not {smooth!r}")
-    if shape is not None:
-        check_option("shape", shape, "str", SHAPES)
+    check_shape(shape, model.kind)
     check_option("snap", snap, "bool", ())
     resolved_method = resolve_method(method, options, model.kind)
     if plain_baseline is None:
@@ -261,14 +268,21 @@ def _score(
         span_scores = unit_scores
         if row_span_scores is not None:
             span_scores = [values.float() for values in batch.gather(row_span_scores)]
+            _check_scores(span_scores, titles, request.method)
+            thresholds_of_scores = any(rule.threshold is not None for rule in request.method.rules)
+            if attribution.span_scores is None and thresholds_of_scores:  # shaped scores have another range
+                span_scores = [*map(selection.with_values_of, span_scores, unit_scores)]
         choice = choose_rules(question, request.method.rules, span_scores, question_target, question_full)
         rules, chosen = choice.rules, choice.selected
     else:
         rules = [request.rule] * batch.inputs
         chosen = [request.rule.select(values.numpy()) for values in scores]
-    by_rule = chosen
-    if row_span_scores is not None:  # what the rule selects by the scores of units is another selection
+    by_rule, selected_by = chosen, ["scores"] * batch.inputs
+    if choice is not None and row_span_scores is not None:
+        rules = [selection.rule_on_scores(rule, chosen_units) for rule, chosen_units in zip(rules, chosen, strict=True)]
         by_rule = [rule.select(values.numpy()) for rule, values in zip(rules, scores, strict=True)]
+        same = map(np.array_equal, by_rule, chosen)
+        selected_by = ["scores" if equal else "spans" for equal in same]
     selected = chosen
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
         words, values = [text.units for text in encoded], [input_scores.numpy() for input_scores in scores]
@@ -289,7 +303,20 @@ def _score(
     notes = attribution.notes or [[] for _ in range(batch.inputs)]
     if model.kind == "image":  # resized to the image, which the device does faster
         scores = unit_scores
-    return _Scored(target, scores, rules, by_rule, selected, probabilities, thresholds, curve, steps, stop, notes)
+    return _Scored(
+        target=target,
+        scores=scores,
+        rules=rules,
+        by_rule=by_rule,
+        selected=selected,
+        selected_by=selected_by,
+        probabilities=probabilities,
+        thresholds=thresholds,
+        curve=curve,
+        steps=steps,
+        stop=stop,
+        notes=notes,
+    )
 
 
 def _describe(
@@ -349,6 +376,7 @@ def _describe(
         model=model.name,
         rule=rule,
         selection=None if np.array_equal(selected, by_rule) else selected,
+        selected_by=scored.selected_by[number],
         unit=model.unit,
         options=request.options,
         seed=request.seed,
@@ -394,7 +422,9 @@ def _check_probabilities(measured: Sequence[Tensor], titles: Sequence[str]) -> N
 def _check_scores(scores: Sequence[Tensor], titles: Sequence[str], method: Method) -> None:
     for values, title in zip(scores, titles, strict=True):
         if first_nonfinite(values) is not None:
-            cause = "its gradients" if "gradients" in method.needs else "its predictions when parts are replaced"
+            causes = {"gradients": "its gradients", "attention": "its hidden states"}
+            replaced = "its predictions when parts are replaced"
+            cause = next((text for need, text in causes.items() if need in method.needs), replaced)
             raise InputError(f"{method.name} gives no finite scores for {title}: {cause} are NaN or infinite")
 
 

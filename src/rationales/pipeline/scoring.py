@@ -20,8 +20,10 @@ from rationales.masks.postprocess import clause_scores
 from rationales.methods.method import Attribution, Method
 from rationales.models.batch import Batch
 from rationales.models.model import Model
+from rationales.options import check_option
 
 SHAPES = ("clauses", "none")  # of the rationale
+KINDS_ON_A_GRID = ("image", "spectrogram")  # of input, in which there are no clauses
 
 
 def lists_inputs(inputs: Any) -> bool:
@@ -120,13 +122,22 @@ def run_method(
     return replace(attribution, scores=attribution.scores.detach(), span_scores=spans)
 
 
+def check_shape(shape: str | None, kind: str) -> None:
+    """Raise an OptionError where `shape` is none of `SHAPES`, or does not apply to this kind of input."""
+    if shape is None:
+        return
+    check_option("shape", shape, "str", SHAPES)
+    if shape == "clauses" and kind in KINDS_ON_A_GRID:
+        raise OptionError(f"shape='clauses' is for texts and sounds, not for an input of kind {kind}; leave it out")
+
+
 def shaped_scores(
     batch: Batch, attribution: Attribution, smooth: float | None = None, shape: str | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """(S, n) twice: the scores of units, and the scores that a rationale is selected by where they are others.
 
-    `smooth`: width of a Gaussian over neighbouring units, for both. `shape`: one of `SHAPES`, or None, as the method
-    does it.
+    `smooth`: width of a Gaussian over neighbouring units, for both. `shape`: "clauses": by the method's own spans where
+    it has some, else by its scores shaped in the same way; "none": by the scores of units; None: as the method does it.
     """
     scores, span_scores = attribution.scores, attribution.span_scores
     if smooth is not None:

@@ -138,6 +138,19 @@ def choose_rules(
     return RuleChoice(best, [mask.cpu().numpy() for mask in selected], *predictions)
 
 
+def with_values_of(order: Tensor, scores: Tensor) -> Tensor:
+    """(units,): the values of `scores`, ranked as `order` ranks the units; a threshold selects as many by either."""
+    return torch.empty_like(scores).index_copy(0, order.argsort(stable=True), scores.sort().values)
+
+
+def rule_on_scores(rule: Rule, selected: np.ndarray) -> Rule:
+    """The rule for single scores where `selected` (units,) was selected by span scores, to which a threshold applies.
+
+    It selects as many units.
+    """
+    return rule if rule.threshold is None else Rule(top=int(selected.sum()))
+
+
 def _groups(rules: Sequence[Rule], batch: Batch) -> Iterator[Sequence[Rule]]:
     """Rules that the model is asked about together: mostly the first settles it; a GPU does the others at once."""
     yield rules[:1]

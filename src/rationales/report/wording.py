@@ -138,6 +138,8 @@ def probability_rows(rationale: Rationale) -> list[tuple[str, str, str, Mapping[
 def rule_text(rationale: Rationale) -> str:
     """The rule that selected the rationale, in words."""
     rule, ending = rationale.rule, ", then whole word groups" if rationale.selection is not None else ""
+    if rationale.selected_by == "spans":
+        return "connected spans" if rule.share is None else f"{100 * rule.share:g} %, in connected spans"
     if rule.threshold is not None:
         return f"score above {rule.threshold:g}{ending}"
     if rule.share is not None:

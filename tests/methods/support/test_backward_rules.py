@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -61,6 +63,34 @@ class TestRescaled:
         with rescaled(1):
             y = functional.relu(3 * torch.cat([x, torch.zeros(1, 1)]) - 1)
         assert float(torch.autograd.grad(y[0].sum(), x)[0]) == pytest.approx(2)
+
+    def test_log_sum_exp_by_hand(self):
+        """From (0, 0) to (log 2, 0) the sum of exponentials rises from 2 to 3.
+
+        The secant of exp is (2 - 1) / log 2 for the first and, as nothing changes, the gradient 1 for the second; that
+        of log is log(3 / 2) / (3 - 2). An entry of -inf, a class that is left out, has no share.
+        """
+        x = torch.tensor([[math.log(2), 0, -torch.inf]], dtype=torch.float64, requires_grad=True)
+        with rescaled(1):
+            y = torch.cat([x, torch.tensor([[0, 0, -torch.inf]], dtype=torch.float64)]).logsumexp(-1)
+        assert y.tolist() == pytest.approx([math.log(3), math.log(2)])
+        multipliers = torch.autograd.grad(y[0], x)[0][0].tolist()
+        assert multipliers == pytest.approx([math.log(1.5) / math.log(2), math.log(1.5), 0])
+
+    @pytest.mark.parametrize("shift", [0.0, 500.0, -500.0])
+    @pytest.mark.parametrize("step", [0.0, 1e-12, 1e-6, 1.0, 30.0])
+    def test_log_sum_exp_adds_up_for_small_and_large_logits(self, shift, step):
+        x = (torch.tensor([[0.3, -1.2, 2.0]], dtype=torch.float64) + shift).requires_grad_()
+        base = x.detach() - step * torch.tensor([1.0, -0.5, 0.25])
+        with rescaled(1):
+            y = torch.logsumexp(torch.cat([x, base]), dim=1, keepdim=True)
+        assert torch.equal(y.detach(), torch.cat([x, base]).logsumexp(1, keepdim=True))
+        (multiplier,) = torch.autograd.grad(y[0], x)
+        assert float((multiplier * (x - base)).detach().sum()) == pytest.approx(
+            float((y[0] - y[1]).detach()), abs=1e-12
+        )
+        if step <= 1e-6:
+            assert torch.allclose(multiplier, x.softmax(-1), atol=1e-5)
 
     def test_where_nothing_changed_the_gradient_is_taken(self):
         x = torch.tensor([[1.0]], requires_grad=True)

@@ -62,6 +62,11 @@ class TestExplainedOutput:
         )
         assert torch.allclose(first, second, atol=1e-12)
 
+    def test_the_log_odds_of_a_single_class_are_its_logit(self):
+        """There is nothing that it could be set against."""
+        logits = torch.tensor([[1.5]])
+        assert explained_output(Head.SOFTMAX, logits, torch.tensor([0]), "log-odds").tolist() == [1.5]
+
 
 class TestGradients:
     @pytest.mark.parametrize(("budget", "views"), [(1, 1), (97, 1), (300, 2)])

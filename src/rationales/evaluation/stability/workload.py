@@ -49,8 +49,8 @@ class Workload:
     def run(self, model: Model, entry: ResolvedEntry, method: Method, seed: int) -> RunOutcome:
         """Explain all inputs together."""
         report = progress_of_step(self.progress, self.done, self.total)
-        settings = {"method": method, "smooth": entry.smooth, "seed": seed, "names": list(self.names), **self.rule}
-        rationales = explain(model, list(self.inputs), progress=report, **settings)
+        settings = {"method": method, "smooth": entry.smooth, "shape": entry.shape, "seed": seed, **self.rule}
+        rationales = explain(model, list(self.inputs), names=list(self.names), progress=report, **settings)
         self.count_done(1)
         self.images = self.images or [rationale.image for rationale in rationales]
         return run_outcome(rationales, self.read_masks)

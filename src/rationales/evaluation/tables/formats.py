@@ -14,7 +14,20 @@ from rationales.evaluation.protocols import WHITESPACE_TOKENS, Protocol
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 
 FORMAT = 1  # raised when the saved form changes so that older files would be misread
-_ROW_COLUMNS = ("title", "method", "options", "smooth", "metric", "mean", "low", "high", "n", "inputs", "seconds")
+_ROW_COLUMNS = (
+    "title",
+    "method",
+    "options",
+    "smooth",
+    "shape",
+    "metric",
+    "mean",
+    "low",
+    "high",
+    "n",
+    "inputs",
+    "seconds",
+)
 _OLD_DEFAULTS = {"agreement_on": WHITESPACE_TOKENS}  # of saved tables whose protocol has no such field
 _OLD_NAMES = {"least": "min_units"}  # fields of the protocol that were renamed
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
@@ -31,7 +44,7 @@ def to_csv(table: Table) -> str:
     tail = (*map(as_text_cell, (protocol, table.selection, table.model)), table.seed)
     for row in table.rows:
         options = json.dumps(dict(row.options), default=str)
-        head = (*map(as_text_cell, (row.title, row.method, options)), _text(row.smooth))
+        head = (*map(as_text_cell, (row.title, row.method, options)), _text(row.smooth), row.shape or "")
         for name, cell in row.cells.items():
             estimate = cell.estimate
             interval = map(_text, (estimate.mean, estimate.low, estimate.high))
@@ -97,6 +110,7 @@ def _row_to_dict(row: TableRow) -> dict[str, Any]:
         "method": row.method,
         "options": dict(row.options),
         "smooth": row.smooth,
+        "shape": row.shape,
         "seconds": _number(row.seconds),
         "measuring": _number(row.measuring),
         "failures": dict(row.failures),
@@ -128,7 +142,7 @@ def _row_from_dict(data: Mapping[str, Any]) -> TableRow:
     curves = {name: tuple(map(_float, values)) for name, values in data["curves"].items()}
     copied = {name: data[name] for name in ("title", "method", "options", "smooth", "failures")}
     seconds, measuring = _float(data["seconds"]), _float(data.get("measuring"))
-    return TableRow(**copied, cells=cells, curves=curves, seconds=seconds, measuring=measuring)
+    return TableRow(**copied, cells=cells, curves=curves, seconds=seconds, measuring=measuring, shape=data.get("shape"))
 
 
 def _number(value: float) -> float | None:

@@ -54,6 +54,7 @@ class TableRow:
     failures: Mapping[str, str] = field(default_factory=dict)  # input -> why it has no scores
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # share, kept, removed: means over inputs
     measuring: float = field(default=math.nan, compare=False)  # seconds per input that faithfulness took
+    shape: str | None = None  # of the rationale, which agreement with people is measured on
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class Table:
         """For each method its name, settings, seconds, and of each metric the mean and the bounds of its interval."""
         records = []
         for row in self.rows:
-            record: dict[str, Any] = {"row": row.title, "method": row.method, "smooth": row.smooth}
+            record: dict[str, Any] = {"row": row.title, "method": row.method, "smooth": row.smooth, "shape": row.shape}
             record["seconds"] = row.seconds
             for name in self.metrics:
                 if name in row.cells:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rationales.groundtruth.explainable import Inherent
-from rationales.methods import Method, build
+from rationales.methods import METHODS, Method, build
 from rationales.models.image.baseline_choice import BASELINE_COUNT, CANDIDATES
 
 RANDOM, MARC, INHERENT = "random", "marc", Inherent.name
@@ -31,6 +31,12 @@ class MethodSpec:
     cost: float = 3.0  # forward passes per input, roughly; methods run in the order of their cost
     alternatives: tuple[MethodSpec, ...] = ()  # the method with other baselines; the best on validation inputs is used
 
+    @property
+    def output(self) -> str | None:
+        """The output of the model that is explained; None for methods without this option."""
+        output: str | None = self.options.get("output", getattr(METHODS.get(self.method), "output", None))
+        return output
+
     def build_method(self, kind: str, size: int = 0) -> Method:
         """The method for a kind of model; `size`: side of the pictures in pixels."""
         if self.method == Inherent.name:
@@ -42,6 +48,8 @@ class MethodSpec:
         return build(self.method, options, kind)
 
 
+# The paper's gradient is that of the predicted class's logit (appendix B.2).
+_LOGIT: dict[str, Any] = {"output": "logit"}
 _MEAN = ("mean",)  # a single baseline for methods that draw 1,000 samples
 _STEPS = 120
 _RANDOM = MethodSpec(RANDOM, "Random", "chance", "random", cost=0)
@@ -80,20 +88,21 @@ def with_best_baseline(spec: MethodSpec) -> MethodSpec:
 _PICTURE_METHODS: dict[str, MethodSpec] = {
     spec.key: spec
     for spec in (
-        MethodSpec("gradient", "Gradient", "paper", "saliency"),
-        MethodSpec("smooth-grad", "SmoothGrad", "paper", "smooth-grad", {"samples": 50}, cost=150),
-        MethodSpec("grad-cam", "GradCAM", "paper", "grad-cam"),
+        MethodSpec("gradient", "Gradient", "paper", "saliency", _LOGIT),
+        MethodSpec("smooth-grad", "SmoothGrad", "paper", "smooth-grad", _LOGIT | {"samples": 50}, cost=150),
+        MethodSpec("grad-cam", "GradCAM", "paper", "grad-cam", _LOGIT),
         MethodSpec("lime", "LIME", "paper", "lime", {"samples": 1000}, _MEAN, cost=1000),
-        MethodSpec("shap", "SHAP", "paper", "gradient-shap", {"samples": 10, "noise": 0.0}, background=20, cost=600),
+        MethodSpec("shap", "SHAP", "paper", "gradient-shap", _LOGIT | {"samples": 10, "noise": 0.0}, background=20,
+                   cost=600),
         MethodSpec(MARC, "MaRC", "marc", "marc", cost=12 * _STEPS),
         MethodSpec("marc-mask-only", "MaRC, mask alone", "marc", "marc", {"mask_weight": 1.0, "level_weight": 0.0},
                    cost=6 * _STEPS),
         MethodSpec("marc-indicative", "MaRC, indicative", "marc", "marc", {"indicative": 1.0}, cost=12 * _STEPS),
-        MethodSpec("input-x-gradient", "Input x gradient", "others", "input-x-gradient"),
-        MethodSpec("integrated-gradients", "Integrated gradients", "others", "integrated-gradients", cost=450),
-        MethodSpec("gradient-shap", "GradientSHAP, three baselines", "others", "gradient-shap", cost=225),
-        MethodSpec("deep-lift", "DeepLift", "others", "deep-lift", cost=18),
-        MethodSpec("guided-backpropagation", "Guided backpropagation", "others", "guided-backpropagation"),
+        MethodSpec("input-x-gradient", "Input x gradient", "others", "input-x-gradient", _LOGIT),
+        MethodSpec("integrated-gradients", "Integrated gradients", "others", "integrated-gradients", _LOGIT, cost=450),
+        MethodSpec("gradient-shap", "GradientSHAP, three baselines", "others", "gradient-shap", _LOGIT, cost=225),
+        MethodSpec("deep-lift", "DeepLift", "others", "deep-lift", _LOGIT, cost=18),
+        MethodSpec("guided-backpropagation", "Guided backpropagation", "others", "guided-backpropagation", _LOGIT),
         MethodSpec("occlusion", "Occlusion", "others", "occlusion", cost=500),
         MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", {"samples": 1024}, _MEAN, cost=1024),
         MethodSpec("shapley-sampling", "Shapley sampling", EXPENSIVE, "shapley-sampling",
@@ -116,11 +125,11 @@ TEXT_METHODS: dict[str, MethodSpec] = {
         MethodSpec("marc-words", "MaRC, word by word", "marc", "marc", {"preset": "words"}, cost=480),
         MethodSpec("marc-indicative", "MaRC, indicative", "marc", "marc", {"indicative": 1.0}, cost=480),
         MethodSpec("loo", "Leave one out", "others", "occlusion", {"window": 1}, cost=100),
-        MethodSpec("integrated-gradients", "Integrated gradients", "others", "integrated-gradients", cost=150),
-        MethodSpec("gradient", "Gradient", "others", "saliency"),
-        MethodSpec("input-x-gradient", "Input x gradient", "others", "input-x-gradient"),
-        MethodSpec("gradient-shap", "GradientSHAP", "others", "gradient-shap", cost=75),
-        MethodSpec("smooth-grad", "SmoothGrad", "others", "smooth-grad", cost=75),
+        MethodSpec("integrated-gradients", "Integrated gradients", "others", "integrated-gradients", _LOGIT, cost=150),
+        MethodSpec("gradient", "Gradient", "others", "saliency", _LOGIT),
+        MethodSpec("input-x-gradient", "Input x gradient", "others", "input-x-gradient", _LOGIT),
+        MethodSpec("gradient-shap", "GradientSHAP", "others", "gradient-shap", _LOGIT, cost=75),
+        MethodSpec("smooth-grad", "SmoothGrad", "others", "smooth-grad", _LOGIT, cost=75),
         MethodSpec("occlusion", "Occlusion of five words", "others", "occlusion", {"window": 5}, cost=100),
         MethodSpec("lime", "LIME", "others", "lime", cost=1000),
         MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", cost=1024),

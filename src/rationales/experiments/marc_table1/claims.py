@@ -1,7 +1,8 @@
 """The claims of the paper about its table (section 4.3), checked on any table.
 
 A claim is judged by means and tested by the paired comparisons that it rests on (sign flips, Holm over the rows).
-Every claim is checked on the published figures, on rivals with the paper's settings, and on smoothed rivals.
+Every claim is checked on the published figures, on rivals with the paper's settings, and on the same rivals smoothed,
+and shaped by clauses.
 """
 
 from __future__ import annotations
@@ -110,7 +111,10 @@ def _comparisons(table: Table) -> list[RowComparison]:
     cells = {key: row.cells for key, row in keys.items()}
     reduced = {key for key, row in keys.items() if row_specs.is_reduced(row.title)}
     published = {key: spec.figures() for key, spec in ROWS.items() if spec.published}
-    smoothed = tuple(key + row_specs.SMOOTHED for key in RIVALS)
+    controls = {
+        name: tuple(key + ending for key in RIVALS)
+        for name, ending in (("smoothed", row_specs.SMOOTHED), ("shaped", row_specs.SHAPED))
+    }
     comparisons = [RowComparison("the paper's own figures", published)]
     for marc, name in ((MARC, "here"), (row_specs.DEFAULT, "here, default settings")):
         if marc not in keys:
@@ -123,7 +127,10 @@ def _comparisons(table: Table) -> list[RowComparison]:
             return float(getattr(test, "adjusted", math.nan))
 
         comparisons.append(RowComparison(name, means, marc, RIVALS, reduced, p, cells))
-        comparisons.append(RowComparison(f"{name}, rivals smoothed", means, marc, smoothed, reduced, p, cells))
+        comparisons += [
+            RowComparison(f"{name}, rivals {control}", means, marc, rivals, reduced, p, cells)
+            for control, rivals in controls.items()
+        ]
     return comparisons
 
 
@@ -163,7 +170,7 @@ def _only_shapley(rows: RowComparison) -> tuple[bool, str, float]:
     numbers = " and ".join(f"{name} {short(rows.means[rows.marc][name])}" for name in measures)
     better = [f"{ROWS[key].title} ({' and '.join(short(rows.means[key][name]) for name in measures)})" for key in both]
     figures = f"{ROWS[rows.marc].title} {numbers}; better in both: {', '.join(better) or 'none'}"
-    holds = [ROWS[key].unsmoothed_key for key in both] == [row_specs.SHAPLEY]
+    holds = [ROWS[key].plain_key for key in both] == [row_specs.SHAPLEY]
     return holds, figures, rows.p_of_all(both, measures)  # that no other is better cannot be tested
 
 

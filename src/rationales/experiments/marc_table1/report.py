@@ -11,6 +11,7 @@ from rationales.experiments.claims import claims_markdown
 from rationales.experiments.marc_table1 import row_specs
 from rationales.experiments.marc_table1.claims import NAMES, claims
 from rationales.experiments.marc_table1.row_specs import DEFAULT, MARC, RANDOM, ROWS, RULE_METRICS, RULES
+from rationales.experiments.marc_table1.widths import best as best_width
 
 HEADINGS = {**NAMES, "sufficiency": "suff. ↓", "comprehensiveness": "comp. ↑", "selected-share": "share"}
 RULE_TITLES = {
@@ -69,7 +70,8 @@ def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
     for key, means in widths.items():
         if key not in ROWS or set(names) - set(means):
             continue
-        best = max(names[1:], key=lambda name: (means[name], -float(name)))
+        width = best_width(means, ROWS[key])
+        best = "none" if width is None else f"{width:g}"
         lines.append([ROWS[key].title, *(f"**{short(means[n])}**" if n == best else short(means[n]) for n in names)])
     if not lines:
         return ""
@@ -80,7 +82,8 @@ def width_table(widths: Mapping[str, Mapping[str, float]]) -> str:
 
 def times(rows: Mapping[str, TableRow], inputs: int, seconds: float, levels: int) -> str:
     """The duration of this run, of scoring, and of the metrics relative to scoring."""
-    scoring = sum(row.seconds for row in rows.values() if row.smooth is None and not math.isnan(row.seconds)) * inputs
+    scored_rows = [row for key, row in rows.items() if key == ROWS[key].plain_key and not math.isnan(row.seconds)]
+    scoring = sum(row.seconds for row in scored_rows) * inputs
     lines = [f"This run took {duration(seconds)}; scoring for all rows took {duration(scoring)} when they were made."]
     for key in (MARC, DEFAULT):
         if key in rows and rows[key].seconds > 0 and not math.isnan(rows[key].measuring):

@@ -20,13 +20,14 @@ from rationales.evaluation.sampling import evenly
 from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.experiments.explained_outputs import explained_outputs_remark
 from rationales.experiments.marc_table1 import row_specs, widths
 from rationales.experiments.marc_table1.budget import budget, measuring_passes, reduce_row, reduced_protocol, remark
 from rationales.experiments.marc_table1.report import duration, sections
-from rationales.experiments.marc_table1.row_specs import MAIN, METRICS, SMOOTHED, RowSpec
+from rationales.experiments.marc_table1.row_specs import MAIN, METRICS, SHAPED, SMOOTHED, RowSpec
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
-from rationales.methods import METHODS
+from rationales.methods import METHODS, build
 from rationales.models.load import load
 from rationales.models.model import Model
 
@@ -93,9 +94,9 @@ class _TableRun:
         return measuring_passes(len(self.test.settings.protocol.levels)) + self._scoring_cost(spec)
 
     def _scoring_cost(self, spec: RowSpec) -> float:
-        """The cost of scoring; a smoothed row only scores the validation reviews, since its plain row came before."""
+        """The cost of scoring; a control row only scores the validation reviews, since its plain row came before."""
         share = len(self.validation.examples) / max(1, len(self.test.examples))
-        return spec.cost * (share if spec.key.endswith(SMOOTHED) else 1.0)
+        return spec.cost * (share if spec.key != spec.plain_key else 1.0)
 
     def tell(self, line: str) -> None:
         """Report a line to the caller."""
@@ -106,10 +107,11 @@ class _TableRun:
         """Compute one row, write the files, and return a line with the main results."""
         began = time.perf_counter()
         width, on_validation = None, 0.0
-        if spec.key.endswith(SMOOTHED):
+        if spec.key != spec.plain_key:
             on_validation = share * self._scoring_cost(spec) / self.cost(spec)
             width = self._width(spec, self._report(begin, on_validation))
-        entry = MethodEntry(spec.method, spec.options, width, row_specs.row_title(spec, width))
+        title = row_specs.row_title(spec, width)
+        entry = MethodEntry(spec.method, spec.options, width, title=title, shape=spec.shape)
         (row,) = self.test.rows(
             resolve_entries([entry], None, "text")[:1], self._report(begin + on_validation, share - on_validation)
         )
@@ -123,10 +125,10 @@ class _TableRun:
         report = self.request.progress
         return None if report is None else lambda done: report(begin + share * min(done, 1.0))
 
-    def _width(self, spec: RowSpec, progress: Progress | None) -> float:
-        if spec.unsmoothed_key not in self.widths:
-            self.widths[spec.unsmoothed_key] = widths.measure(self.validation, spec, progress)
-        return widths.best(self.widths[spec.unsmoothed_key])
+    def _width(self, spec: RowSpec, progress: Progress | None) -> float | None:
+        if spec.key not in self.widths:
+            self.widths[spec.key] = widths.measure(self.validation, spec, progress)
+        return widths.best(self.widths[spec.key], spec)
 
     def carry_over(self) -> None:
         """Load the rows of an earlier run in the same folder, if model, reviews, seed and code are the same."""
@@ -230,10 +232,22 @@ def _remarks(accuracy: float, keys: Collection[str], reduced: bool = False) -> l
             "Settings of the paper, of which rivals have fewer" if reduced else "Rivals have the paper's settings"
         )
         remarks.append(f"{settings_of}: {settings}.")
+        remarks.append(explained_outputs_remark(_explained_outputs(keys)))
     if any(key.endswith(SMOOTHED) for key in keys):
         remarks.append(
             "Smoothed: a Gaussian exp(−d²/s²) over neighbouring words; its width s is chosen on validation reviews by "
             "mAP, the mean of their marks as they are and widened to whole sentences (on them only a part was marked)."
+        )
+    if any(key.endswith(SHAPED) for key in keys):
+        remarks.append(
+            "Shaped by clauses: scores are smoothed where that is better by the same criterion, and then shaped as "
+            "MaRC shapes its spans (halo, shrink and closing, with the settings of its default)."
+        )
+    if {*row_specs.MARC_WITH_SPANS, *(key for key in keys if key.endswith(SHAPED))} & set(keys):
+        remarks.append(
+            "Agreement with people is measured on the scores that the rationale is selected by: in rows shaped by "
+            "clauses, and in those of MaRC's default and preset words, these are scores of spans. Faithfulness is "
+            "measured on the scores of words, before any shape."
         )
     if row_specs.SALIENCY_SUM in keys:
         remarks.append(
@@ -241,6 +255,13 @@ def _remarks(accuracy: float, keys: Collection[str], reduced: bool = False) -> l
             "their numbers, so that the sum of a gradient is nothing but rounding; the row is the paper's."
         )
     return remarks
+
+
+def _explained_outputs(keys: Collection[str]) -> dict[str, str]:
+    """Title without smoothing -> the output that the row explains, for methods with this option."""
+    specs = [row_specs.ROWS[row_specs.ROWS[key].plain_key] for key in row_specs.ROWS if key in keys]
+    methods = {spec.title: build(spec.method, dict(spec.options)) for spec in specs}
+    return {title: method.output for title, method in methods.items() if hasattr(method, "output")}
 
 
 def _fast(spec: RowSpec) -> RowSpec:

@@ -1,4 +1,4 @@
-"""The smoothing width of each rival, selected on validation reviews.
+"""The smoothing width of each rival, smoothed or shaped by clauses, selected on validation reviews by one criterion.
 
 Annotators marked only some of the evidence there (7 % of the words, spans of 7), but all of it in the test reviews
 (31 %, spans of 23), for which the best validation width would be too narrow. So the criterion is the mean of two: with
@@ -26,12 +26,14 @@ WidthMeans = Mapping[str, float]  # width as text, or "none" -> mean over the va
 
 
 def measure(study: PreparedEvaluation, spec: RowSpec, progress: Progress | None = None) -> dict[str, float]:
-    """Width -> mAP of a method on validation reviews, without smoothing and with every width; it scores once.
+    """Width -> mAP of a row on validation reviews, without smoothing and with every width; the method scores once.
 
     The mean of two: against the marks as they are, and against the sentences that contain a mark.
     """
     widths = [None, *WIDTHS]
-    requested = [MethodEntry(spec.method, spec.options, width, _name(width)) for width in widths]
+    requested = [
+        MethodEntry(spec.method, spec.options, width, title=_name(width), shape=spec.shape) for width in widths
+    ]
     selected = resolve_entries(requested, None, "text")[: len(requested)]  # without the chance row
     # the first row computes the scores, all others only smooth them
     rows = study.rows(selected, None if progress is None else lambda done: progress(min(1.0, done * len(selected))))
@@ -55,9 +57,9 @@ def in_sentences(example: Example) -> Example:
     return replace(example, spans=tuple(touched))
 
 
-def best(means: WidthMeans) -> float:
-    """The width with the highest mAP, the smallest of equals."""
-    return max(WIDTHS, key=lambda width: (means[_name(width)], -width))
+def best(means: WidthMeans, spec: RowSpec) -> float | None:
+    """The width of `spec.widths` with the highest mAP, the smallest of equals."""
+    return max(spec.widths, key=lambda width: (means[_name(width)], -(width or 0.0)))
 
 
 def _name(width: float | None) -> str:

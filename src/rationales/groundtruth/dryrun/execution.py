@@ -36,7 +36,6 @@ from rationales.groundtruth.dryrun.settings import (
 from rationales.groundtruth.dryrun.verdict import MIN_INPUTS, judge
 from rationales.groundtruth.plants.plant import Plant, PlantedExample
 from rationales.groundtruth.training import seeded
-from rationales.methods import Method
 from rationales.methods.method import Progress
 from rationales.models.pretrained import device_of
 from rationales.pipeline.explain import explain
@@ -190,7 +189,7 @@ def _run_method(
     error_message, rationales = "", []
     started = time.perf_counter()
     try:
-        rationales = _explain(network, inputs, entry.method, entry.smooth, seed, progress)
+        rationales = _explain(network, inputs, entry, seed, progress)
     except RationalesError as error:
         error_message = str(error)
     seconds = (time.perf_counter() - started) / len(inputs) if rationales else math.nan
@@ -221,18 +220,18 @@ def _top_unit_in_region(case: metrics.Case) -> float:
 def _explain(
     network: NetworkUnderTest,
     inputs: Sequence[PlantedExample],
-    method: Method,
-    smooth: float | None,
+    entry: ResolvedEntry,
     seed: int,
     progress: Progress | None = None,
 ) -> list[Any]:
     return explain(
         network.model(),
         [planted.example.raw_input() for planted in inputs],
-        method=method,
+        method=entry.method,
         target=[network.labels.index(str(planted.example.label)) for planted in inputs],
         seed=seed,
-        smooth=smooth,
+        smooth=entry.smooth,
+        shape=entry.shape,
         names=[planted.example.name for planted in inputs],
         progress=progress,
     )
@@ -247,7 +246,7 @@ def _try_methods(
         known = {option.name for option in fields(entry.method)}
         short_options = {name: value for name, value in SHORT_OPTIONS.items() if name in known}
         try:
-            _explain(network, [planted], replace(entry.method, **short_options), entry.smooth, 0)
+            _explain(network, [planted], replace(entry, method=replace(entry.method, **short_options)), 0)
         except RationalesError as error:
             raise OptionError(f"{entry.title} cannot explain {network.name}: {error}") from None
         if progress is not None:

@@ -1,4 +1,4 @@
-"""Grad-CAM: the last feature maps, weighted by the gradients of the target's logit (Selvaraju et al. 2017)."""
+"""Grad-CAM: the last feature maps, weighted by the gradients of the target's log-odds (Selvaraju et al. 2017)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from rationales.errors import ModelError, OptionError
+from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.methods.support.feature_maps import FeatureMap, find_feature_map, watch_outputs
 from rationales.models.batch import Batch
@@ -29,7 +30,7 @@ class GradCam(Method):
     uses_baselines: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("gradients", "feature maps")
 
-    output: str = option("logit", "output of the model that is explained, for the target", *OUTPUTS)
+    output: str = option(DEFAULT_OUTPUT, "output of the model that is explained, for the target", *OUTPUTS)
     layer: str = option("", "name of the sub-module whose output is used; by default the last one with feature maps")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:

@@ -14,6 +14,9 @@ from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
 REDUCE = ("sum", "norm")
+# The gradient of the log-odds does not vanish where the model is certain, as that of a probability does, nor where the
+# target's logit is constant and only the logits of other classes depend on the input, as that of a logit does.
+DEFAULT_OUTPUT = "log-odds"
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,7 @@ class GradientMethod(Method):
 
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
 
-    # the gradient of a logit does not vanish where the model is certain, as that of a probability does
-    output: str = option("logit", "output of the model that is explained, for the target", *OUTPUTS)
+    output: str = option(DEFAULT_OUTPUT, "output of the model that is explained, for the target", *OUTPUTS)
     reduce: str = option("sum", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)
 
     def gradient_scores(

@@ -27,7 +27,7 @@ class IntegratedGradients(GradientMethod):
     name: ClassVar[str] = "integrated-gradients"
     summary: ClassVar[str] = "sum of gradients along the straight line from the baseline"
     presets: ClassVar[Presets] = {
-        "text": {"default": {}, "paper": {"steps": 50}},
+        "text": {"default": {}, "paper": {"steps": 50, "output": "logit"}},
         "image": {"default": {}},
     }
 

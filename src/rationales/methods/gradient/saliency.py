@@ -1,4 +1,4 @@
-"""Saliency: the gradient of the target's logit with respect to a unit (Simonyan, Vedaldi and Zisserman 2014)."""
+"""Saliency: the gradient of the target's log-odds with respect to a unit (Simonyan, Vedaldi and Zisserman 2014)."""
 
 from __future__ import annotations
 

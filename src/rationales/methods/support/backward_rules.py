@@ -26,6 +26,7 @@ _ELEMENTWISE = _RELU | {
     *(functional.tanh, torch.tanh, torch.tanh_, Tensor.tanh, Tensor.tanh_),
     *(functional.sigmoid, torch.sigmoid, torch.sigmoid_, Tensor.sigmoid, Tensor.sigmoid_),
 }
+_LOG_SUM_EXP = (torch.logsumexp, Tensor.logsumexp)
 _SMALL = 1e-10  # smaller differences count as none, and the gradient is used instead
 
 FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -72,7 +73,8 @@ def rescaled(rows: int, *modules: nn.Module) -> Iterator[None]:
 
     Shrikumar, Greenside and Kundaje 2017, Eq. 8: the derivative of an activation is (change of its output) / (change of
     its input) between baseline and input, for the inputs' rows. Max pooling assigns the change of a window's maximum to
-    the position that had it. All else (products, attention, normalisation) keeps its gradient.
+    the position that had it. A log-sum-exp, as in the log-odds of a class, is a sum between two activations. All else
+    (products, attention, normalisation) keeps its gradient.
     """
 
     def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -95,6 +97,14 @@ def rescaled(rows: int, *modules: nn.Module) -> Iterator[None]:
         redistributed = _max_pool_rescaled(value, pooled, indices)
         return (redistributed, indices) if both else redistributed
 
+    def log_sum_exp(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        names = ("input", "dim", "keepdim")
+        arguments = dict(zip(names, args, strict=False)) | kwargs
+        value, dim = arguments["input"], arguments["dim"]
+        if _paired(value, rows) != 0 or not isinstance(dim, int) or dim % value.dim() == 0:
+            return func(*args, **kwargs)
+        return _log_sum_exp_rescaled(value, dim, arguments.get("keepdim", False))
+
     def composite(_module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         axis = _paired(args[0], rows)
         return output if axis is None else _secant(args[0], output, axis)
@@ -104,9 +114,12 @@ def rescaled(rows: int, *modules: nn.Module) -> Iterator[None]:
             for submodule in module.modules():
                 if type(submodule).__module__ == "transformers.activations":  # composed of elementary operations
                     stack.callback(submodule.register_forward_hook(composite).remove)
-        stack.enter_context(
-            _FunctionsReplaced(dict.fromkeys(_ELEMENTWISE, elementwise) | {functional.max_pool2d: max_pool})
-        )
+        rules: dict[Any, FunctionRule] = {
+            **dict.fromkeys(_ELEMENTWISE, elementwise),
+            **dict.fromkeys(_LOG_SUM_EXP, log_sum_exp),
+            functional.max_pool2d: max_pool,
+        }
+        stack.enter_context(_FunctionsReplaced(rules))
         yield
 
 
@@ -152,3 +165,25 @@ def _max_pool_rescaled(value: Tensor, pooled: Tensor, indices: Tensor) -> Tensor
     change = flat - flat.detach()
     redistributed = weights[0] * change.gather(2, own_index) + weights[1] * change.gather(2, base_index)
     return torch.cat([pooled[: len(y)].detach() + redistributed.view_as(y), pooled[len(y) :]])
+
+
+def _log_sum_exp_rescaled(value: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """log(sum(exp(value))) along `dim`, with the secants of exp and log as their derivatives; entries may be -inf."""
+    total = value.logsumexp(dim, keepdim=True)
+    with torch.no_grad():
+        x, base = value.chunk(2)
+        y, base_y = total.chunk(2)
+        reference = torch.maximum(y, base_y)  # subtracted before exp, so that nothing overflows
+        step = x - base
+        steep = step.abs() >= _SMALL  # False where both are -inf
+        exponential, base_exponential = (x - reference).exp(), (base - reference).exp()
+        safe_step = torch.where(steep, step, torch.ones_like(step))
+        exp_slope = torch.where(steep, (exponential - base_exponential) / safe_step, exponential)
+        sums = (y - reference).exp(), (base_y - reference).exp()
+        change = sums[0] - sums[1]
+        steep = change.abs() >= torch.finfo(value.dtype).eps ** 0.5  # the larger sum is 1; below, a quotient is noise
+        log_slope = torch.where(steep, (y - base_y) / torch.where(steep, change, 1), 2 / (sums[0] + sums[1]))
+        weight = torch.where(x.isinf(), 0, exp_slope * log_slope)
+    change = torch.where(x.isinf(), 0, value[: len(x)] - x)  # 0, with a gradient
+    result = torch.cat([y + (weight * change).sum(dim, keepdim=True), total[len(y) :]])
+    return result if keepdim else result.squeeze(dim)

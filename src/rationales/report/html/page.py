@@ -176,6 +176,9 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
         "unit": unit_name(rationale),
         **slider_data(rationale, scale, slider_stops),
     }
+    at_start = scale.number(start)
+    if rationale.selected_by == "spans":  # no threshold selects them
+        at_start = data["home"] = "spans"
     if slider_stops:
         data["entered"] = selecting_stops(slider_stops, rationale.scores, rationale.selected()).tolist()
     if isinstance(rationale.units, Frames):
@@ -186,7 +189,7 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
 <div class="row">
 <label for="t{number}">Threshold</label>
 {threshold_input(rationale, scale, number)}
-<b class="threshold">{escape(scale.number(start))}</b>
+<b class="threshold">{escape(at_start)}</b>
 <output for="t{number}">{escape(selection_size(rationale))}</output>
 <span class="buttons"><button type="button" class="previous" aria-label="Previous span" title="Previous span">‹</button>
 <button type="button" class="next" aria-label="Next span" title="Next span">›</button>
@@ -205,10 +208,11 @@ def _legend(rationale: Rationale, scale: Scale) -> str:
     """The colours and the scores that they stand for."""
     steps, peak = range(0, LEVELS + 1, 4), escape(scale.number(scale.peak))
     positive = "".join(f'<i class="f{step}"></i>' for step in steps)
+    outlined = "<span>outlined: the rationale, in connected spans</span>" if rationale.selected_by == "spans" else ""
     if not (rationale.scores < 0).any():
-        return f'<p class="legend" aria-hidden="true">0 {positive} {peak}</p>'
+        return f'<p class="legend" aria-hidden="true">score 0 {positive} {peak} {outlined}</p>'
     negative = "".join(f'<i class="a{step}"></i>' for step in reversed(steps[1:]))
-    return f'<p class="legend" aria-hidden="true">against −{peak} {negative}{positive} {peak} for</p>'
+    return f'<p class="legend" aria-hidden="true">score against −{peak} {negative}{positive} {peak} for {outlined}</p>'
 
 
 def _notes(rationale: Rationale) -> str:

@@ -36,16 +36,26 @@ def stops(rationale: Rationale, scale: Scale) -> list[Stop]:
     sizes = [
         Stop(threshold, count, curve.at(size))
         for size, (threshold, count) in enumerate(zip(curve.thresholds, counts, strict=True))
-        if count != by_rule.selected  # selections by score of equal size are the same
+        if count != by_rule.selected  # of selections of equal size, the rationale
     ]
     return sorted([*sizes, by_rule], key=lambda stop: -stop.selected)
 
 
 def selecting_stops(slider_stops: Sequence[Stop], scores: np.ndarray, by_rule: np.ndarray) -> np.ndarray:
-    """Of the shape of `scores`: how many stops select each unit; a larger selection contains the smaller ones."""
+    """Of the shape of `scores`: how many stops select each unit; a larger selection contains the smaller ones.
+
+    A rationale of spans does not contain all smaller selections by score; there its stop counts as the one before. The
+    page has the rationale itself from its marks.
+    """
     selections = [by_rule if stop.is_rule else scores > stop.threshold for stop in slider_stops]
     if not selections:
         return np.zeros(scores.shape, dtype=np.int64)
+    position = next((index for index, stop in enumerate(slider_stops) if stop.is_rule), 0)
+    larger = selections[position - 1] if position else np.ones(scores.shape, dtype=bool)
+    smaller = selections[position + 1] if position + 1 < len(selections) else np.zeros(scores.shape, dtype=bool)
+    by_scores = bool((smaller <= selections[position]).all() and (selections[position] <= larger).all())
+    if scores.ndim == 1 and not by_scores:
+        selections[position] = larger
     nested = np.logical_and.accumulate(selections)  # the averaged scores of a reduced image may differ by a pixel
     return np.asarray(np.sum(nested, axis=0, dtype=np.int64))
 

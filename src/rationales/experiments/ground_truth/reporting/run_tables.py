@@ -11,6 +11,7 @@ import numpy as np
 
 from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.experiments.explained_outputs import explained_outputs_remark
 from rationales.experiments.ground_truth.method_rows import MethodSpec
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
 from rationales.experiments.ground_truth.runs.run_spec import RunSettings
@@ -111,7 +112,7 @@ def results_table(
 
 
 def run_remarks(runs: ExperimentRuns) -> list[str]:
-    """The number of runs and inputs, failed runs, and methods without scores."""
+    """The number of runs and inputs, failed runs, methods without scores, and which output the methods explain."""
     explained = sum(len(run.input_names) for run in runs.successful)
     inputs = f"{explained} explained test inputs, {runs.settings.limit} of each run at most"
     levels = "intervals in this table are over its units, those in the sections below over runs and the inputs of each"
@@ -132,7 +133,8 @@ def run_remarks(runs: ExperimentRuns) -> list[str]:
         failures = sum(len(measure.failures) for measure in measures)
         if failures:
             remarks.append(f"{runs.method_title(key)} has no scores for {failures} inputs.")
-    return remarks
+    outputs = {runs.method_title(key): output for key in runs.methods if (output := runs.specs[key].output)}
+    return [*remarks, explained_outputs_remark(outputs)] if outputs else remarks
 
 
 def runs_markdown(runs: ExperimentRuns) -> str:

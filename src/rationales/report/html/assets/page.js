@@ -90,8 +90,10 @@
       const seconds = data.seconds ? `${spans.reduce((sum, [first, last]) => sum + (time(last + 1) - time(first)), 0).toFixed(2)} of ${data.duration.toFixed(2)} s · ` : "";
       article.querySelector("output").textContent = `${count(spans.length, "span")} · ${seconds}${words}`;
       fill();
-      article.querySelector(".threshold").textContent = number(threshold);
-      slider.setAttribute("aria-valuetext", number(threshold));
+      const shown = atHome && data.home ? data.home : number(threshold);  // no threshold selects spans
+      article.querySelector(".threshold").textContent = shown;
+      slider.setAttribute("aria-valuetext", shown);
+      if (level) level.style.visibility = atHome && data.home ? "hidden" : "";
       const y = 100 * (data.high - threshold) / (data.high - data.low);
       if (level) for (const end of ["y1", "y2"]) level.setAttribute(end, Math.min(Math.max(y, 0), 100));
       probabilities.select(total);

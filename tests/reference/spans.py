@@ -1,0 +1,79 @@
+"""Scores of words, and the order and number of spans, one unit at a time (docs/marc.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def word_scores(standardized: Sequence[float]) -> list[float]:
+    """Softplus of slope 3 of each value, relative to the highest, squared."""
+    positive = [math.log(1 + math.exp(3 * value)) / 3 for value in standardized]
+    return [(value / max(positive)) ** 2 for value in positive]
+
+
+def standardize(values: Sequence[float]) -> list[float]:
+    """Mean 0 and standard deviation 1."""
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    return [(value - mean) / max(deviation, 1e-4) for value in values]
+
+
+def smooth(values: Sequence[float], width: float) -> list[float]:
+    """Mean over all units with weights exp(-d^2 / width^2)."""
+    smoothed = []
+    for here in range(len(values)):
+        weights = [math.exp(-((index - here) ** 2) / width**2) for index in range(len(values))]
+        smoothed.append(sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights))
+    return smoothed
+
+
+def longness(units: int) -> float:
+    """0 up to 40 units, 1 from 120 units on, linear between."""
+    return min(1.0, max(0.0, (units - 40) / 80))
+
+
+def clause_order(
+    values: Sequence[float], *, halo: float, halo_sigma: float, shrink: float, closing: int
+) -> list[float]:
+    """Values shaped by clauses: soft threshold, the mean positive value around added, gaps filled."""
+    standardized, weight = standardize(values), longness(len(values))
+    around = smooth([max(value, 0.0) for value in standardized], halo_sigma)
+    order = []
+    for value, mean in zip(standardized, around, strict=True):
+        inside = min(max(value, -shrink), shrink)  # what a soft threshold removes
+        order.append(value - 0.98 * weight * inside + halo * weight * mean)
+    closed = close_gaps(order, closing)
+    return [value + 0.99 * weight * (filled - value) for value, filled in zip(order, closed, strict=True)]
+
+
+def close_gaps(values: Sequence[float], size: int) -> list[float]:
+    """The minimum, over all windows of `size` units around a unit, of their maximum."""
+    count, closed = len(values), []
+    for here in range(count):
+        windows = [range(begin, begin + size) for begin in range(here - size + 1, here + 1)]
+        closed.append(min(max(values[unit] for unit in window if 0 <= unit < count) for window in windows))
+    return closed
+
+
+def span_order(
+    field: Sequence[float],
+    warmup_gradient: Sequence[float],
+    *,
+    span_sigma: float,
+    anchor: float,
+    anchor_sigma: float,
+    **shaping: float,
+) -> list[float]:
+    """The field smoothed a little, the warm-up gradient smoothed more, both standardised and added; then clauses."""
+    words, weight = standardize(field), longness(len(field))
+    near = standardize(smooth(words, span_sigma))
+    gradient = standardize(smooth(warmup_gradient, anchor_sigma))
+    spread = [value + anchor * far for value, far in zip(near, gradient, strict=True)]
+    mixed = [word + weight * (value - word) for word, value in zip(words, spread, strict=True)]
+    return clause_order(mixed, **shaping)  # type: ignore[arg-type]
+
+
+def span_count(selected: Sequence[bool]) -> int:
+    """Number of connected runs."""
+    return sum(1 for index, here in enumerate(selected) if here and (index == 0 or not selected[index - 1]))
