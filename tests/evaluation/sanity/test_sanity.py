@@ -14,6 +14,7 @@ from families import FAMILIES, tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from methods.keyword import keyword_model
+from PIL import Image
 from reference import sanity as literal
 from torch import nn
 
@@ -24,6 +25,7 @@ from rationales.evaluation.sanity.check import SanitySettings, sanity_check
 from rationales.evaluation.sanity.score_changes import score_change
 from rationales.evaluation.sanity.weight_groups import randomise, weight_groups
 from rationales.methods import Attribution, Method
+from rationales.models.image.loading import from_module
 
 EXAMPLES = [
     Example("a", "I did not like the soup, but the bread was good."),
@@ -175,6 +177,27 @@ class TestCheck:
         again = sanity_check(self.model, EXAMPLES, ["occlusion"], cache=tmp_path)
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")} == stamps
         assert again["occlusion"].cells == first["occlusion"].cells
+
+    def test_images(self, tmp_path):
+        class Pooled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.features, self.classifier = nn.Conv2d(3, 4, 3), nn.Linear(4, 2)
+
+            def forward(self, pixels):
+                return self.classifier(self.features(pixels).relu().mean((2, 3)))
+
+        def preprocess(image):
+            return torch.from_numpy(np.asarray(image.resize((12, 12)), dtype=np.float32) / 255).permute(2, 0, 1)
+
+        torch.manual_seed(0)
+        model = from_module(Pooled().eval(), preprocess, ["a", "b"], "pooled", baselines=["black"])
+        path = tmp_path / "noise.png"
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (12, 12, 3), dtype=np.uint8)).save(path)
+        table = sanity_check(model, [Example("noise", image=path)], ["saliency"], cascade=True)
+        assert table["random"].cells["sanity-score-change"].values == (0.0,)
+        assert table["saliency"].cells["sanity-score-change"].values[0] > 0.05
+        assert "(head, features)" in table.recipe
 
     def test_by_its_name(self):
         table = rationales.evaluate(self.model, EXAMPLES, ["saliency"], metrics=["sanity"], study={"runs": 1})
