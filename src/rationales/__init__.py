@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rationales.data.example import Example
     from rationales.data.reading import read_data
     from rationales.errors import RationalesError
+    from rationales.evaluation.bias.protocol_comparison import compare_protocols
     from rationales.evaluation.evaluate import evaluate
     from rationales.evaluation.method_comparison import compare
     from rationales.evaluation.metrics import list_metrics
@@ -41,6 +42,7 @@ _MODULES = {  # public name -> the module that defines it
     "explain": "rationales.pipeline.explain",
     "evaluate": "rationales.evaluation.evaluate",
     "compare": "rationales.evaluation.method_comparison",
+    "compare_protocols": "rationales.evaluation.bias.protocol_comparison",
     "dry_run": "rationales.groundtruth.dryrun",
     "read_data": "rationales.data.reading",
     "list_methods": "rationales.methods",
@@ -71,7 +73,7 @@ _RENDERERS = {  # output of a result -> the function that renders it; see ration
 
 __all__ = ["Attribution", "Batch", "Example", "Method", "Rationale", "RationalesError", "Table", "__version__"]
 __all__ += ["compare", "dry_run", "evaluate", "explain", "list_methods", "list_metrics", "list_models", "load", "page"]
-__all__ += ["read_data", "stability"]
+__all__ += ["compare_protocols", "read_data", "stability"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ import pytest
 import rationales
 from rationales.errors import OptionError
 from rationales.evaluation.metrics import KINDS, METRICS, select_metrics
+from rationales.evaluation.studies import STUDIES
 
 
 def test_every_metric_is_listed_with_one_line():
@@ -20,7 +21,7 @@ def test_every_metric_is_listed_with_one_line():
         assert "\n" not in metric.summary
         assert metric.name == metric.name.lower().replace("_", "-").replace(" ", "-")
         assert metric.kind in KINDS
-        assert set(metric.needs) <= {"model", "marks", "boxes", "text"}
+        assert set(metric.needs) <= {"model", "marks", "boxes", "text", "labels"}
         assert metric.fitted_to in METRICS
 
 
@@ -28,7 +29,8 @@ def test_the_names_of_the_plan_hold():
     named = {"sufficiency", "comprehensiveness", "log-odds", "deletion", "insertion"}
     assert named | {"token-f1", "iou-f1", "average-precision"} <= set(METRICS)
     down = {name for name, metric in METRICS.items() if metric.higher is False}
-    assert down == {"sufficiency", "aopc-sufficiency", "log-odds", "deletion"}
+    assert down == {"sufficiency", "aopc-sufficiency", "log-odds", "deletion", "roar", "roar-bert"}
+    assert {name for name, metric in METRICS.items() if metric.kind == "study"} == set(STUDIES)
 
 
 def test_what_is_there_decides_what_is_measured():

@@ -16,7 +16,7 @@ NINETEEN = tuple(round(0.05 * number, 10) for number in range(1, 20))
 def test_the_presets_are_the_published_recipes():
     """The table "Same name, different number": AOPC normaliser, removal, label."""
     assert set(PRESETS) == {
-        *("marc", "marc-images", "eraser-paper", "eraser-code", "aml", "im", "sequential-ig", "ferret"),
+        *("marc", "marc-images", "eraser-paper", "eraser-code", "aml", "im", "im-bert", "sequential-ig", "ferret"),
     }  # fmt: skip
     marc, aml, im, ferret = (PRESETS[name] for name in ("marc", "aml", "im", "ferret"))
     assert marc.levels == pytest.approx(NINETEEN)
@@ -31,6 +31,8 @@ def test_the_presets_are_the_published_recipes():
     assert (aml.removal, aml.divisor(5), aml.label, aml.level, aml.odds_level) == ("delete", 6, "predicted", 0.2, 0.2)
     assert (aml.count, aml.empty, aml.odds_removal) == ("floor", "zero", "reference")
     assert (im.removal, im.each, im.curve, im.to_end, im.only_correct) == ("delete", 0.2, "area", False, True)
+    differences = {"name": "im-bert", "removal": "fill", "retokenise": False, "fill_order": "in-turn"}
+    assert PRESETS["im-bert"] == replace(im, **differences)
     assert (PRESETS["sequential-ig"].levels, PRESETS["sequential-ig"].removal) == ((0.2,), "delete")
     assert (ferret.removal, ferret.retokenise, ferret.positive, ferret.distinct) == ("delete", True, True, True)
     assert (ferret.label, len(ferret.levels), ferret.levels[-1]) == ("explained", 10, 1.0)
@@ -66,9 +68,10 @@ def test_lines_differ_where_numbers_differ():
     )
     assert replace(deleted, retokenise=True).describe() != deleted.describe()
     assert replace(filled, filler="b").describe() != filled.describe()
+    assert replace(filled, fill_order="in-turn").describe() != filled.describe()
     assert replace(noisy, noise=1e-3).describe() != noisy.describe()
     assert replace(base, levels=(), each=0.2).describe() != base.describe()
-    covered = {*changed, "retokenise", "filler", "noise", "each"}
+    covered = {*changed, "retokenise", "filler", "fill_order", "noise", "each"}
     assert covered == {preset.name for preset in fields(Protocol)}
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
+from rationales.cli.evaluation_options import (
+    check_comparison,
+    protocol_named,
+    show_comparison,
+    show_tables,
+    with_filler,
+)
 from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
 from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Shape, Trust, methods_option
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
 if TYPE_CHECKING:
-    from rationales.evaluation.protocols import Protocol
     from rationales.evaluation.tables.table import Table
 
 
@@ -28,8 +31,33 @@ def evaluate(
     ],
     methods: Annotated[list[str], methods_option()],
     protocol: Annotated[
-        str, Option(help="The recipe of the metrics; fields behind colons change it.", metavar="P[:FIELD=VALUE]")
-    ] = "marc",
+        str | None,
+        Option(
+            help="The recipe of the metrics; fields behind colons change it.",
+            metavar="P[:FIELD=VALUE]",
+            show_default="marc; im for ways of removal",
+        ),
+    ] = None,
+    protocols: Annotated[
+        list[str] | None,
+        Option(
+            "--protocols",
+            help="Rank the methods under several: protocols, or ways of removal (delete, pad, unk, mask, fill).",
+            metavar="A,B,C",
+        ),
+    ] = None,
+    filler: Annotated[
+        str | None,
+        Option(help="Masked language model that fills words in, for removals and methods: a name, an id or a folder."),
+    ] = None,
+    train: Annotated[
+        str | None,
+        Option(help="roar: training data, a file or a set, or another split of DATA (train); else DATA is divided."),
+    ] = None,
+    study: Annotated[
+        list[str] | None,
+        Option("--study", help="A setting of roar or sanity: seeds, epochs, start, runs, ...", metavar="NAME=VALUE"),
+    ] = None,
     split: Annotated[str | None, Option(help="train, val or test; else the set's own for evaluation.")] = None,
     folder: Folder = None,
     model: ModelName = None,
@@ -73,53 +101,84 @@ def evaluate(
 
       rationales evaluate survey.csv --text-column answer --label-column class --methods marc,occlusion
 
+      rationales evaluate texts.csv --methods loo-empty,input-marginalization --protocols delete,pad,unk,mask,fill
+
+      rationales evaluate texts.csv --methods loo-empty,marc --metrics roar,sanity --train train.csv --study seeds=5
+
       rationales evaluate photos.tar --methods grad-cam,saliency --model efficientnet-lite0
     """
-    rows = method_rows(methods)
+    rows = with_filler(method_rows(methods), filler)
     if cache is not None and no_cache:
         raise OptionError("give --cache or --no-cache, not both")
     made_folder(out)
     prepare_libraries()
     from rationales.data import read_data
     from rationales.evaluation.entries import check_request
+    from rationales.evaluation.studies import check_study_settings, setting_names, split_studies
     from rationales.report.terminal.progress import progress, waiting
 
-    resolved_protocol, requested_metrics = _protocol(protocol), listed(metrics) or None
-    check_request(rows, resolved_protocol, requested_metrics, smooth, selection, shape=shape)
+    compared = [protocol_named(name) for name in listed(protocols)]
+    resolved_protocol = protocol_named(protocol or ("im" if compared else "marc"))
+    requested_metrics = listed(metrics) or None
+    studies, other_metrics = split_studies(requested_metrics)
+    study_settings = options(study or (), "--study")
+    check_study_settings(studies, study_settings)
+    if compared:
+        check_comparison(compared, resolved_protocol, requested_metrics, selection)
+    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, shape=shape)
     with waiting("reading the data"):
-        examples = read_data(
-            *(data, split, folder, limit), spread=True, text_column=text_column, label_column=label_column
-        )
+        columns: dict[str, Any] = {"text_column": text_column, "label_column": label_column}
+        examples = read_data(*(data, split, folder, limit), spread=True, **columns)
+        training_examples = None
+        if train is not None:
+            source = (data, train, folder) if train in ("train", "val", "test") else (train, None, folder)
+            training_examples = read_data(*source, **columns)
     kind = "text" if examples[0].image is None else "image"
-    check_request(rows, resolved_protocol, requested_metrics, smooth, selection, [kind], shape)
+    check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, [kind], shape)
     with waiting("loading the model"):
         import rationales
 
         options_of_model = {"device": device, "baseline": baseline, "trust_remote_code": trust_remote_code}
         loaded_model = load_model(model, kind, **options_of_model)
-    with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
-        table = rationales.evaluate(
-            loaded_model,
-            examples,
-            methods=rows,
-            protocol=resolved_protocol,
-            metrics=requested_metrics,
-            smooth=smooth,
-            shape=shape,
-            seed=seed,
-            progress=report,
-            cache=None if no_cache else cache or score_folder(),
-            selection=selection,
-        )
-    reference = table.rows[0].title if table.rows[0].method != "random" else None
-    if out is not None:
-        write_table(table, out, table.to_markdown(reference))
-    if as_json:
-        typer.echo(table.to_json(), nl=False)
-    else:
-        from rationales.report.terminal.metric_table import show_table
-
-        show_table(table, reference)
+    shared_options: dict[str, Any] = {
+        "smooth": smooth,
+        "seed": seed,
+        "cache": None if no_cache else cache or score_folder(),
+        "filler": filler,
+    }
+    if compared:
+        with progress(f"evaluating {len(rows)} methods under {len(compared)} protocols") as report:
+            comparison = rationales.compare_protocols(
+                *(loaded_model, examples, rows, compared),
+                base=resolved_protocol,
+                metrics=requested_metrics,
+                progress=report,
+                **shared_options,
+            )
+        show_comparison(comparison, out, as_json)
+        return
+    tables: dict[str, Table] = {}
+    if other_metrics is None or other_metrics:
+        with progress(f"evaluating {len(rows)} methods on {len(examples)} examples") as report:
+            tables["table"] = rationales.evaluate(
+                *(loaded_model, examples, rows, resolved_protocol, other_metrics),
+                progress=report,
+                selection=selection,
+                shape=shape,
+                **shared_options,
+            )
+    for name in studies:
+        settings = {key: value for key, value in study_settings.items() if key in setting_names(name)}
+        with progress(f"{name}: {len(rows)} methods on {len(examples)} examples") as report:
+            tables[name] = rationales.evaluate(
+                *(loaded_model, examples, rows),
+                metrics=[name],
+                train=training_examples,
+                study=settings,
+                progress=report,
+                **shared_options,
+            )
+    show_tables(tables, out, as_json)
 
 
 def score_folder() -> Path:
@@ -127,33 +186,3 @@ def score_folder() -> Path:
     from rationales.data.archives import cache_folder
 
     return cache_folder().parent / "scores"
-
-
-def write_table(table: Table, out: Path, markdown: str, plotted_metrics: Sequence[str] | None = None) -> None:
-    """table.md, .csv, .json and plot.png; stderr says what was written. `plotted_metrics`: not all, in the plot."""
-    from rationales.files import write_text
-
-    write_text(out / "table.md", markdown)
-    write_text(out / "table.csv", table.to_csv())
-    table.to_json(out / "table.json")
-    typer.echo(f"wrote {out / 'table.md'}, table.csv, table.json", err=True)
-    try:
-        plot = replace(table, metrics=tuple(plotted_metrics or table.metrics)).plot(out / "plot.png")
-        typer.echo(f"wrote {plot}", err=True)
-    except OptionError as error:
-        typer.echo(f"no plot: {error}", err=True)
-
-
-def _protocol(text: str) -> str | Protocol:
-    """The preset that `text` names, with the fields that it sets."""
-    from rationales.evaluation.protocols import PRESETS, unknown_protocol
-
-    name, *settings = text.split(":")
-    if not settings:
-        return name
-    if name not in PRESETS:
-        raise unknown_protocol(name)
-    changed: dict[str, Any] = options(settings, f"--protocol {name}:")
-    fields = PRESETS[name].to_dict()
-    changes = ", ".join(f"{field}={value}" for field, value in changed.items())
-    return replace(type(PRESETS[name]).from_dict(fields | changed), name=f"{name} ({changes})")

@@ -10,7 +10,8 @@ import typer
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.evaluate import score_folder, write_table
+from rationales.cli.evaluate import score_folder
+from rationales.cli.evaluation_options import write_table
 from rationales.cli.inputs import listed, made_folder
 from rationales.cli.shared import Cache, Device, NoCache
 from rationales.cli.streams import prepare_libraries

@@ -116,16 +116,38 @@ def _scores(
     settings: EvaluationSettings, examples: LoadedExamples, method: Method, progress: Progress | None
 ) -> list[RawScores]:
     """The method's scores of all rows, from the cache where possible."""
-    encoded, targets = examples.encoded, examples.targets
     inside = {"gradients", "attention"} & {*method.needs}  # what a copy in half precision does not have, or not exactly
     model = settings.model if inside else settings.forward_model
-    if settings.cache is None:
-        return score_rows(model, encoded, method, targets, seed=settings.seed, progress=progress)
+    return cached_row_scores(
+        model,
+        examples.encoded,
+        method,
+        examples.targets,
+        settings.seed,
+        settings.cache,
+        settings.model_fingerprint,
+        progress,
+    )
+
+
+def cached_row_scores(
+    model: Model,
+    encoded: Sequence[Any],
+    method: Method,
+    targets: Sequence[int],
+    seed: int,
+    cache: Cache | None,
+    fingerprint: str,
+    progress: Progress | None = None,
+) -> list[RawScores]:
+    """`score_rows` with a cache; `fingerprint`: the model's."""
+    if cache is None:
+        return score_rows(model, encoded, method, targets, seed=seed, progress=progress)
     keys = [
-        entry_key(settings.model_fingerprint, input_fingerprint(entry), method, target, settings.seed)
+        entry_key(fingerprint, input_fingerprint(entry), method, target, seed)
         for entry, target in zip(encoded, targets, strict=True)
     ]
-    entries = [settings.cache.get(key, row_units(entry)) for key, entry in zip(keys, encoded, strict=True)]
+    entries = [cache.get(key, row_units(entry)) for key, entry in zip(keys, encoded, strict=True)]
     missing = [number for number, entry in enumerate(entries) if entry is None]
     done, size = 0, FIRST_CHUNK
     while done < len(missing):  # in chunks, so that an interruption does not lose everything
@@ -135,11 +157,11 @@ def _scores(
             [encoded[number] for number in chunk],
             method,
             [targets[number] for number in chunk],
-            seed=settings.seed,
+            seed=seed,
             progress=progress_of_step(progress, done, len(missing), len(chunk)),
         )
         for number, entry in zip(chunk, computed, strict=True):
-            settings.cache.put(keys[number], entry)
+            cache.put(keys[number], entry)
             entries[number] = entry
         done += len(chunk)
         seconds_per_input = (time.perf_counter() - started) / len(chunk)

@@ -6,11 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rationales.errors import OptionError
 from rationales.evaluation.collecting import Progress
 from rationales.evaluation.entries import MethodEntry, resolve_entries
 from rationales.evaluation.preparation import prepare_evaluation
 from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.selection.rules import SelectionRule
+from rationales.evaluation.studies import check_study_settings, run_study, split_studies
 from rationales.evaluation.tables.table import Table
 from rationales.methods import Method
 from rationales.models.load import as_model
@@ -32,6 +34,8 @@ def evaluate(
     selection: str | Rule | SelectionRule | None = None,
     filler: Any = None,
     shape: str | None = None,
+    train: Sequence[Any] | None = None,
+    study: Mapping[str, Any] | None = None,
 ) -> Table:
     """Evaluate methods by metrics on examples.
 
@@ -42,11 +46,19 @@ def evaluate(
     and `shape`: of the rationale ("clauses" or "none", as for `explain`), both for every row that sets none. Agreement
     with people is measured on the scores that the rationale is selected by, faithfulness on the scores of units.
     `cache`: a folder for scores, from which an interrupted table continues. `selection`: a selection by name or a
-    `Rule`, instead of the protocol's. `filler`: the masked language model of removal `fill`. `progress` is called with
+    `Rule`, instead of the protocol's. `filler`: the masked language model of removal `fill`. `train`, `study`: training
+    examples and settings of the metrics that make a table of their own (`roar`, `sanity`). `progress` is called with
     the share done. An input for which a metric is not defined has no value in it; the table gives the number of inputs
     with a value.
     """
     model = as_model(model)
+    studies, other_metrics = split_studies(metrics)
+    check_study_settings(studies, study or {})
+    if studies:
+        if len(studies) > 1 or other_metrics:
+            raise OptionError(f"{studies[0]} makes a table of its own; request it apart from the other metrics")
+        options = {"smooth": smooth, "seed": seed, "progress": progress, "cache": cache, "filler": filler}
+        return run_study(studies[0], model, examples, methods, train=train, study=study, **options)
     entries = resolve_entries(methods, smooth, model.kind, shape)
     prepared = prepare_evaluation(
         model, examples, protocol, metrics, seed=seed, cache=cache, selection=selection, filler=filler

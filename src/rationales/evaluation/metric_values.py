@@ -20,10 +20,14 @@ SELECTION_WITHOUT_MARKS = "sufficient"  # how words are selected where nobody ma
 
 @dataclass(frozen=True, eq=False)
 class MetricValues:
-    """(inputs,) float64, NaN where the metric is not defined; `weights` where inputs are pooled with weights."""
+    """(inputs,) float64, NaN where the metric is not defined; `weights` where inputs are pooled with weights.
+
+    `recalls`: values are precisions, and the metric is the harmonic mean of mean precision and mean recall.
+    """
 
     values: np.ndarray
     weights: np.ndarray | None = None
+    recalls: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +106,15 @@ def _values(metric: Metric, inputs: MetricInputs, selected_units: _SelectedUnits
         return MetricValues(_each(metric.function, gold, selected), weights)
     if kind == "corpus":
         known = [number for number, marks in enumerate(gold) if marks is not None]
-        values = np.full(len(gold), np.nan)
         marks, scores = [gold[number] for number in known], [selected_units.untied[number] for number in known]
-        values[known] = metric.function(marks, scores)
-        return MetricValues(values)
+
+        def of_known(function: Callable[..., np.ndarray]) -> np.ndarray:
+            values = np.full(len(gold), np.nan)
+            values[known] = function(marks, scores)
+            return values
+
+        recalls = None if metric.recalls is None else of_known(metric.recalls)
+        return MetricValues(of_known(metric.function), recalls=recalls)
     if kind == "image":
         return MetricValues(inputs.image_values[metric.name])
     return MetricValues(_each(metric.function, selected_units(metric) if kind == "shape" else inputs.unit_scores))

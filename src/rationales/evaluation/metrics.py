@@ -10,7 +10,7 @@ import numpy as np
 
 from rationales.errors import OptionError
 from rationales.evaluation import complexity
-from rationales.evaluation.agreement import overlap
+from rationales.evaluation.agreement import highlights, overlap
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves
 from rationales.options import suggestion
 
@@ -24,6 +24,7 @@ KINDS = {
     "image": "(gold, scores), both (h, w) at the image's size -> number",
     "shape": "(selected) -> number",
     "raw": "(scores of the model's units) -> number",
+    "study": "none: the model is randomised or retrained, which makes a table of its own (`studies.py`)",
 }
 
 
@@ -39,12 +40,15 @@ class Metric:
     default: bool = False  # measured by default where what it needs is available
     fitted_to: str = "token-f1"  # choice: the metric that a fitted selection is fitted to
     weight: Callable[[np.ndarray, np.ndarray], float] | None = None  # choice: of an input in the pooled value
+    recalls: Callable[..., np.ndarray] | None = None  # corpus: `function` gives precisions; the metric is F1 of means
+    labels: bool = False  # study: whether examples need labels
     selection: str = ""  # choice, shape: the selection after an @ in the name; none: the table's
 
     @property
     def needs(self) -> tuple[str, ...]:
         """What must be available: model (more forward passes), marks (people's, in texts), boxes (in images), text."""
-        return {"curves": ("model",), "image": ("boxes",), "shape": ("text",), "raw": ()}.get(self.kind, ("marks",))
+        needs = {"curves": ("model",), "image": ("boxes",), "shape": ("text",), "raw": (), "study": ("model",)}
+        return (*needs.get(self.kind, ("marks",)), *(("labels",) if self.labels else ()))
 
 
 def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> np.ndarray:
@@ -52,6 +56,10 @@ def _top_mean_f1(golds: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> n
     marked = [int(gold.sum()) for gold in golds if gold.any()]
     k = int(np.floor(np.mean(marked) + 0.5)) if marked else 0
     return np.array([overlap.top_k_f1(gold, input_scores, k) for gold, input_scores in zip(golds, scores, strict=True)])
+
+
+def _table_of_its_own(*_: Any) -> None:
+    raise OptionError("this metric makes a table of its own; call evaluate with nothing else among its metrics")
 
 
 _ALL = (
@@ -86,6 +94,15 @@ _ALL = (
            True, "choice", overlap.iou_f1, default=True, fitted_to="iou-f1"),
     Metric("best-threshold-iou", "IoU at the one threshold that is best for all inputs",
            True, "corpus", lambda golds, scores: overlap.best_threshold_iou(golds, scores)[1]),
+    Metric("highlight-precision", "mean precision at that threshold",
+           True, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).precision),
+    Metric("highlight-recall", "mean recall at that threshold",
+           True, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).recall),
+    Metric("highlight-f1", "harmonic mean of the mean precision and the mean recall at that threshold",
+           True, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).precision,
+           recalls=lambda golds, scores: highlights.best_highlights(golds, scores).recall),
+    Metric("highlight-coverage", "share of the words highlighted at that threshold",
+           None, "corpus", lambda golds, scores: highlights.best_highlights(golds, scores).coverage),
     Metric("pointing", "whether the best pixel lies in a box", True, "image", overlap.pointing, default=True),
     Metric("inside-energy", "share of the positive scores inside the boxes", True, "image", overlap.inside_energy),
     Metric("inside-top", "share of the best 15 % of the pixels inside the boxes",
@@ -93,10 +110,20 @@ _ALL = (
     Metric("spans", "number of selected spans", None, "shape", complexity.spans),
     Metric("span-length", "mean number of words in a selected span", None, "shape", complexity.span_length),
     Metric("selected-share", "share of the words that is selected", None, "shape", complexity.share),
+    Metric("magnitude", "mean absolute score, the input's largest being 1", None, "raw", highlights.magnitude),
     Metric("keep-entropy", "how undecided the keeps are, 0 to 1 bit", None, "raw", complexity.keep_entropy),
     Metric("score-entropy", "how evenly the scores are spread, 0 to 1", None, "raw", complexity.score_entropy),
+    Metric("roar", "accuracy of classifiers retrained without the best words",
+           False, "study", _table_of_its_own, labels=True),
+    Metric("roar-bert", "accuracy of classifiers retrained with the best words filled in anew",
+           False, "study", _table_of_its_own, labels=True),
+    Metric("sanity", "how far the scores change when the classification head is random",
+           None, "study", _table_of_its_own),
+    Metric("sanity-cascade", "how far the scores change when all weights are random, layer after layer",
+           None, "study", _table_of_its_own),
 )  # fmt: skip
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+STUDY_COLUMNS = {"sanity-sign-changes": True, "sanity-score-change": True, "sanity-rank-correlation": False}  # higher?
 
 
 def list_metrics() -> list[Metric]:
@@ -115,6 +142,8 @@ def select_metrics(names: Sequence[str] | None, available: set[str], subject: st
     selected = []
     for full_name in names:
         name, _, selection = full_name.partition("@")
+        if METRICS[name].kind == "study":
+            raise OptionError(f"{name} makes a table of its own; request it apart from the other metrics")
         if missing := [need for need in METRICS[name].needs if need not in available]:
             descriptions = {"marks": "people's marks (spans)", "boxes": "boxes", "text": "texts", "model": "a model"}
             raise OptionError(f"the metric {name} needs {descriptions[missing[0]]}, and {subject} have none")
@@ -152,5 +181,7 @@ def uses_selection(name: str) -> bool:
 
 def direction(name: str) -> str:
     """An arrow that says which way is better, for headings."""
-    known = METRICS.get(name.partition("@")[0])
-    return "" if known is None or known.higher is None else " ↑" if known.higher else " ↓"
+    plain_name = name.partition("@")[0]
+    known = METRICS.get(plain_name)
+    higher = STUDY_COLUMNS.get(plain_name) if known is None else known.higher
+    return "" if higher is None else " ↑" if higher else " ↓"

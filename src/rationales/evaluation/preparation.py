@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,8 @@ class PreparedEvaluation:
             computed = compute_metrics(settings.metrics, inputs, settings.protocol, settings.selection)
             for name, values in computed.items():
                 weights = None if values.weights is None else _scatter(values.weights, scored, len(names), 0.0)
-                cells[name] = Cell(_scatter(values.values, scored, len(names), float("nan")), weights)
+                recalls = None if values.recalls is None else _scatter(values.recalls, scored, len(names), math.nan)
+                cells[name] = Cell(_scatter(values.values, scored, len(names), math.nan), weights, recalls)
         return TableRow(
             title=entry.title,
             cells=cells,
@@ -200,7 +202,9 @@ def prepare_evaluation(
     fingerprint = "" if score_cache is None else model_fingerprint(model)
     if forward_model is not model and score_cache is not None:
         fingerprint += " in half"
-    masked_lm = required_filler(filler, resolved)
+    masked_lm = required_filler(filler, resolved, model)
+    if masked_lm is not None and masked_lm.name != resolved.filler:
+        resolved = replace(resolved, filler=masked_lm.name)  # the table says which one was used
     settings = EvaluationSettings(
         model,
         forward_model,
@@ -235,8 +239,8 @@ def _scatter(values: np.ndarray, scored: Sequence[int], count: int, missing: flo
     return tuple(scattered.tolist())
 
 
-def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -> list[str]:
-    """The examples' names, after a look at whether they can be judged at all."""
+def check_names(examples: Sequence[Any], model: Model) -> list[str]:
+    """The examples' names, after a check that they are different, and that the model reads this kind of input."""
     if not examples:
         raise InputError("there is nothing to evaluate: no examples")
     names = [str(example.name) for example in examples]
@@ -247,6 +251,13 @@ def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -
         if (example.image is None) == (model.kind == "image"):
             kind = "an image" if model.kind == "image" else "a text"
             raise InputError(f"{whereabouts(example)} is not {kind}, which is what {model.name} reads")
+    return names
+
+
+def _check_examples(examples: Sequence[Any], protocol: Protocol, model: Model) -> list[str]:
+    """The examples' names, after a look at whether they can be judged at all."""
+    names = check_names(examples, model)
+    for example in examples:
         if example.label is None and (protocol.label == "gold" or protocol.only_correct):
             advice = "use one that measures the predicted label"
             raise InputError(f"{whereabouts(example)} has no label, and protocol {protocol.name} needs it; {advice}")

@@ -13,6 +13,7 @@ TOKENS = ("pad", "mask", "unk", "zero", "mean")  # what a word can be replaced b
 REMOVALS = ("baseline", "reference", *TOKENS, "delete", "fill")
 NORMALISERS = ("mean", "count+1", "area")  # or sum/N
 DELETE, FILL = "delete", "fill"
+TOGETHER, IN_TURN = "together", "in-turn"  # how several words are filled in
 AS_MARKED, UNITS, WHITESPACE_TOKENS = "as-marked", "units", "whitespace-tokens"  # what agreement is measured on
 
 
@@ -31,6 +32,13 @@ class Protocol:
         False, "delete: write the text anew without the words and encode it again, instead of taking their tokens out"
     )
     filler: str | None = option(None, "fill: the masked language model, an id or a folder")
+    fill_order: str = option(
+        TOGETHER,
+        "fill: removed words are masked together, or in turn: the best first, the next one given the words filled in "
+        "before it",
+        TOGETHER,
+        IN_TURN,
+    )
     special: str = option("keep", "special tokens in reduced inputs: keep, or remove like any word", "keep", "remove")
     levels: tuple[float, ...] = option((), "shares of the units, each a rationale; rising")
     each: float | None = option(None, "instead of levels: one unit after the other, up to this share of them")
@@ -141,7 +149,8 @@ class Protocol:
         if removal == DELETE:
             removal = "deleted, text encoded anew" if self.retokenise else "deleted, tokens taken out"
         elif removal == FILL:
-            removal = f"filled in by {self.filler or 'a masked language model'}"
+            in_turn = " one after the other" if self.fill_order == IN_TURN else ""
+            removal = f"filled in{in_turn} by {self.filler or 'a masked language model'}"
         elif removal == "baseline":
             removal = "replaced by the model's baseline"
         else:
@@ -224,6 +233,19 @@ _AML = Protocol(
     odds_level=0.2,
 )
 
+_IM = Protocol(
+    name="im",
+    removal=DELETE,
+    retokenise=True,
+    each=0.2,
+    count="floor",
+    min_units=1,
+    normaliser="area",
+    to_end=False,
+    only_correct=True,
+    selection="best-threshold",
+)
+
 PRESETS: dict[str, Protocol] = {
     preset.name: preset
     for preset in (
@@ -239,18 +261,8 @@ PRESETS: dict[str, Protocol] = {
         ),
         Protocol(name="eraser-code", levels=_ERASER, selection="gold-share", agreement_on=WHITESPACE_TOKENS),
         _AML,
-        Protocol(
-            name="im",
-            removal=DELETE,
-            retokenise=True,
-            each=0.2,
-            count="floor",
-            min_units=1,
-            normaliser="area",
-            to_end=False,
-            only_correct=True,
-            selection="best-threshold",
-        ),
+        _IM,
+        replace(_IM, name="im-bert", removal=FILL, retokenise=False, fill_order=IN_TURN),
         Protocol(name="sequential-ig", removal=DELETE, levels=(0.2,), count="floor", empty="zero", odds_removal="pad"),
         Protocol(
             name="ferret",

@@ -34,6 +34,7 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
+    removes_by: ClassVar[str] = ""  # delete, fill or a baseline, if the method always removes units in this way
     uses_baselines: ClassVar[bool] = True  # False: scores do not depend on what replaced units become
     class_specific: ClassVar[bool] = True  # False: the scores are the same whichever class is explained
     scores_are_ranks: ClassVar[bool] = False  # True: only the order of the scores means something

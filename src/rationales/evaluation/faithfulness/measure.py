@@ -24,7 +24,7 @@ from rationales.models.batch.rows import content_key
 from rationales.models.image.encoded import EncodedImage
 from rationales.models.model import Model
 from rationales.models.text.filling.filler import Filler
-from rationales.models.text.filling.loading import load_filler
+from rationales.models.text.filling.loading import filler_names, load_filler
 from rationales.rationale import Grid, Rationale
 
 INPUTS_AT_ONCE, DEFAULT_INPUTS_AT_ONCE = {"text": 256}, 16  # inputs prepared together, by the kind of model
@@ -64,7 +64,7 @@ def measure_faithfulness(
         raise OptionError(f"protocol {resolved.name} leaves out misclassified inputs; give gold, the right classes")
     gold_indices = [model.target(label) for label in gold_known] if gold_known is not None else [None] * len(inputs)
     target_indices = [model.target(label) for label in targets] if targets is not None else [None] * len(inputs)
-    masked_lm = required_filler(filler, resolved)
+    masked_lm = required_filler(filler, resolved, model)
     order = np.argsort([len(values) for values in scores], kind="stable")  # short with short: `each` wastes no level
     pieces: list[FaithfulnessCurves] = []
     at_once = INPUTS_AT_ONCE.get(model.kind, DEFAULT_INPUTS_AT_ONCE)
@@ -116,10 +116,16 @@ def measure_rationales(
     return measure_faithfulness(model, inputs, scores, measured_targets, protocol, **options)
 
 
-def required_filler(source: Any, protocol: Protocol) -> Filler | None:
-    """The masked language model, where the protocol fills in removed words; by default the protocol's own."""
-    needed = FILL in (protocol.removal, protocol.odds_removal)
-    return load_filler(source if source is not None else protocol.filler) if needed else None
+def required_filler(source: Any, protocol: Protocol, model: Any = None) -> Filler | None:
+    """The masked language model, where the protocol fills in removed words; by default the protocol's, else ours.
+
+    One that is loaded here goes to the device of `model`.
+    """
+    if FILL not in (protocol.removal, protocol.odds_removal):
+        return None
+    names = filler_names()
+    chosen = source if source is not None else protocol.filler or (names[0] if names else None)
+    return load_filler(chosen, _device(model))
 
 
 def _encoded(model: Model, inputs: Sequence[Any]) -> list[Any]:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
+from rationales.evaluation.faithfulness.filling_in_turn import fill_in_turn
 from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows
-from rationales.evaluation.protocols import DELETE, FILL, TOKENS, Protocol
+from rationales.evaluation.protocols import DELETE, FILL, IN_TURN, TOKENS, Protocol
 from rationales.models.batch import Batch
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
@@ -21,13 +22,13 @@ from rationales.models.text import baselines
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.model import TextModel
 from rationales.models.text.text_sources import rewrite
-from rationales.models.text.tokens import EncodedText, TokenRow
+from rationales.models.text.tokens import EncodedText, TextInput, TokenRow
 from rationales.rationale import Unit
 
 KEEPS_AT_ONCE = 2**26  # 256 MB of keeps; the batch limits the model's own memory
 ROWS_AT_ONCE = 2048  # of rewritten texts
 
-Rewriter = Callable[[Sequence[EncodedText], Sequence[np.ndarray]], list[tuple[TokenRow, ...]]]  # inputs, kept units
+Rewriter = Callable[[Sequence[Rewrite]], list[tuple[TokenRow, ...]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +62,19 @@ def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model
         return replace(model, baselines=(removal,) if isinstance(removal, str) else removal)
     if not isinstance(model, TextModel) or not isinstance(removal, str):
         raise OptionError(f"{model.name} cannot have its units replaced by {removal}; use removal='baseline'")
-    name = _reference(model.tokenizer) if removal == "reference" else removal
+    name = removal_baseline(model, removal)
     networks = [
         replace(network, baseline=baselines.vector(name, model.tokenizer, network.embedding))
         for network in model.networks
     ]
     return replace(model, networks=networks, baseline=name)
+
+
+def removal_baseline(model: Any, removal: str) -> str:
+    """The removal by the name of what replaces units: `baseline` and `reference` are resolved for this model."""
+    if removal == "baseline":
+        return str(model.baseline)
+    return _reference(getattr(model, "tokenizer", None)) if removal == "reference" else removal
 
 
 def _reference(tokenizer: Any) -> str:
@@ -152,16 +160,31 @@ def with_special(encoded: EncodedText) -> EncodedText:
 def _rewriter(model: TextModel, protocol: Protocol, filler: Filler | None) -> Rewriter:
     bare = protocol.special == "remove"
     if protocol.removal == DELETE:
-        return lambda inputs, kept: plain_rows(
-            model, [rewrite(encoded, chosen) for encoded, chosen in zip(inputs, kept, strict=True)], bare
-        )
+        return lambda jobs: plain_rows(model, [rewrite(job.input, job.kept) for job in jobs], bare)
     if filler is None:
         raise OptionError("removal 'fill' needs a masked language model: filler=..., an id, a folder or a Filler")
-    return lambda inputs, kept: plain_rows(model, filler.fill(inputs, kept), bare)
+    if protocol.fill_order == IN_TURN:
+        return lambda jobs: plain_rows(model, _filled_in_turn(filler, jobs), bare)
+    return lambda jobs: plain_rows(model, filler.fill([job.input for job in jobs], [job.kept for job in jobs]), bare)
+
+
+def _filled_in_turn(filler: Filler, jobs: Sequence[Rewrite]) -> list[TextInput]:
+    """The texts of these jobs; where the best words are the ones that stay, the others are filled in together."""
+    longest: dict[int, Rewrite] = {}  # by input: of nested jobs the longest one passes through all of them
+    for job in sorted(jobs, key=lambda job: len(job.order or ())):
+        if job.order is not None:
+            longest[id(job.input)] = job
+    chains = fill_in_turn(
+        filler, [job.input for job in longest.values()], [job.order or () for job in longest.values()]
+    )
+    forms = dict(zip(longest, chains, strict=True))
+    together = [job for job in jobs if job.order is None]
+    filled = iter(filler.fill([job.input for job in together], [job.kept for job in together]))
+    return [next(filled) if job.order is None else forms[id(job.input)][len(job.order)] for job in jobs]
 
 
 def _by_texts(
-    model: TextModel, encoded: Sequence[EncodedText], levels: LevelSelections, variants: Variants, rewrite: Rewriter
+    model: TextModel, encoded: Sequence[EncodedText], levels: LevelSelections, variants: Variants, rewriter: Rewriter
 ) -> Tensor:
     """Rewrite every different variant once, and pass many of them through the model together, packed by length."""
     variant_count = variants.count.shape[0]
@@ -172,18 +195,20 @@ def _by_texts(
     for input_index, item in enumerate(encoded):
         job_of_variant: dict[tuple[int, bool, bool], int] = {}
         unit_rank = rank[input_index, : len(item.units)]
+        best_first = np.argsort(unit_rank).tolist()
         for k in range(variant_count):
             untouched = k == variants.untouched
             variant = (int(count[k, input_index]), bool(flip[k]), untouched)
             if variant not in job_of_variant:
                 job_of_variant[variant] = len(jobs)
-                jobs.append(Rewrite(item, (unit_rank < count[k, input_index]) ^ flip[k], untouched))
+                order = tuple(best_first[: count[k, input_index]]) if flip[k] else None
+                jobs.append(Rewrite(item, (unit_rank < count[k, input_index]) ^ flip[k], untouched, order))
             job_index[k, input_index] = job_of_variant[variant]
     probabilities: list[Tensor] = []
     with model.frozen(), torch.no_grad():
         for group in _groups(jobs):
             changed = [job for job in group if not job.untouched]
-            rows = iter(rewrite([job.input for job in changed], [job.kept for job in changed]))
+            rows = iter(rewriter(changed))
             encodings = [
                 job.input if job.untouched else EncodedText(job.input.source, job.input.units[:1], next(rows))
                 for job in group

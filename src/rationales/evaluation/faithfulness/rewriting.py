@@ -19,6 +19,7 @@ class Rewrite:
     input: EncodedText
     kept: np.ndarray  # (units,) bool
     untouched: bool
+    order: tuple[int, ...] | None = None  # the removed units, best first; None where not the best ones are removed
 
 
 def plain_rows(model: TextModel, texts: Sequence[TextInput], bare: bool) -> list[tuple[TokenRow, ...]]:

@@ -123,6 +123,7 @@ def _row_to_dict(row: TableRow) -> dict[str, Any]:
                 "n": cell.estimate.n,
                 "values": [_number(value) for value in cell.values],
                 **({} if cell.weights is None else {"weights": list(cell.weights)}),
+                **({} if cell.recalls is None else {"recalls": [_number(value) for value in cell.recalls]}),
             }
             for name, cell in row.cells.items()
         },
@@ -131,7 +132,11 @@ def _row_to_dict(row: TableRow) -> dict[str, Any]:
 
 def _row_from_dict(data: Mapping[str, Any]) -> TableRow:
     cells = {
-        name: Cell(tuple(map(_float, cell["values"])), tuple(cell["weights"]) if "weights" in cell else None)
+        name: Cell(
+            tuple(map(_float, cell["values"])),
+            tuple(cell["weights"]) if "weights" in cell else None,
+            tuple(map(_float, cell["recalls"])) if "recalls" in cell else None,
+        )
         for name, cell in data["cells"].items()
     }
     curves = {name: tuple(map(_float, values)) for name, values in data["curves"].items()}

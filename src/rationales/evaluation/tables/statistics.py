@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,29 +37,38 @@ class Comparison:
 
 
 def estimate(
-    values: np.ndarray, weights: np.ndarray | None = None, *, seed: int = 0, draws: int = DRAWS, level: float = 0.95
+    values: np.ndarray,
+    weights: np.ndarray | None = None,
+    *,
+    recalls: np.ndarray | None = None,
+    seed: int = 0,
+    draws: int = DRAWS,
+    level: float = 0.95,
 ) -> Estimate:
     """Mean and percentile bootstrap interval over inputs; NaN values are left out and not counted.
 
-    `weights`: (n,), for a pooled value such as micro F1; then inputs are drawn together with their weights. Fewer than
-    two values have no interval (NaN).
+    `weights`: (n,), for a pooled value such as micro F1; then inputs are drawn together with their weights. `recalls`:
+    (n,), where the values are precisions and the estimate is the harmonic mean of their mean and the mean recall.
+    Fewer than two values have no interval (NaN).
     """
-    values, weight = _defined(values, weights)
-    if not len(values):
+    array = np.asarray(values, dtype=np.float64)
+    columns, statistic = _columns(array, weights, recalls)
+    columns = columns[~np.isnan(array)]
+    n = len(columns)
+    if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    total = weight.sum()
-    mean = float((values * weight).sum() / total) if total > 0 else math.nan
-    if len(values) < 2 or not total > 0:
-        return Estimate(mean, math.nan, math.nan, len(values))
+    mean = float(statistic(columns.sum(0)))
+    if n < 2 or math.isnan(mean):
+        return Estimate(mean, math.nan, math.nan, n)
     random = np.random.default_rng(seed)
     means: list[np.ndarray] = []
-    at_once = max(1, NUMBERS_AT_ONCE // len(values))
+    at_once = max(1, NUMBERS_AT_ONCE // n)
     for begin in range(0, draws, at_once):
-        indices = random.integers(0, len(values), (min(at_once, draws - begin), len(values)))
-        drawn_weights = weight[indices]
-        means.append((values[indices] * drawn_weights).sum(1) / np.maximum(drawn_weights.sum(1), 1e-300))
+        indices = random.integers(0, n, (min(at_once, draws - begin), n))
+        sums = np.stack([column[indices].sum(1) for column in columns.T], -1)  # (draws, columns)
+        means.append(np.nan_to_num(statistic(sums)))
     low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(mean, float(low), float(high), len(values))
+    return Estimate(mean, float(low), float(high), n)
 
 
 def compare(
@@ -67,14 +76,15 @@ def compare(
     reference: np.ndarray,
     weights: tuple[np.ndarray, np.ndarray] | None = None,
     *,
+    recalls: tuple[np.ndarray, np.ndarray] | None = None,
     seed: int = 0,
     flips: int = SIGN_FLIPS,
 ) -> Comparison:
     """Paired sign-flip test of the difference of the means, on the inputs where both values are defined.
 
     Under the null hypothesis the two rows could change places on any input. With up to 13 inputs all flips are tried,
-    else `flips` random ones; p counts the observed arrangement too, so it is never 0. `weights`: of the values and of
-    the reference, for pooled values; they change places with their values.
+    else `flips` random ones; p counts the observed arrangement too, so it is never 0. `weights`, `recalls`: of the
+    values and of the reference, as for `estimate`; they change places with their values.
     """
     if len(values) != len(reference):
         raise OptionError(f"{len(values)} values cannot be paired with {len(reference)}")
@@ -82,19 +92,18 @@ def compare(
     n = int(both.sum())
     if n == 0:
         return Comparison(math.nan, math.nan, 0)
-    weight_pair = [np.ones(n)] * 2 if weights is None else [np.asarray(array, np.float64)[both] for array in weights]
-    pairs = zip((values, reference), weight_pair, strict=True)
-    weighted = [np.asarray(array, np.float64)[both] * weight for array, weight in pairs]
+    weight_pair, recall_pair = weights or (None, None), recalls or (None, None)
+    (first, statistic), (second, _) = (
+        _columns(np.asarray(array, np.float64), weight, recall)
+        for array, weight, recall in zip((values, reference), weight_pair, recall_pair, strict=True)
+    )
     # a flip takes (x + y)/2 + s (x - y)/2 with s = -1 instead of 1
-    middle = [(a + b).sum() / 2 for a, b in (weighted, weight_pair)]
-    half = [(a - b) / 2 for a, b in (weighted, weight_pair)]
+    middle, half = (first[both] + second[both]).sum(0) / 2, (first[both] - second[both]) / 2
 
     def difference(signs: np.ndarray) -> np.ndarray:
         """(flips, n) of -1 and 1 -> (flips,)."""
-        (top, bottom), (moved, weight) = middle, (signs @ np.stack(half, 1)).T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            differences: np.ndarray = (top + moved) / (bottom + weight) - (top - moved) / (bottom - weight)
-        finite: np.ndarray = np.nan_to_num(differences)
+        moved = signs @ half
+        finite: np.ndarray = np.nan_to_num(statistic(middle + moved) - statistic(middle - moved))
         return finite
 
     observed = float(difference(np.ones((1, n)))[0])
@@ -106,6 +115,34 @@ def compare(
     sign_chunks = [_cached_signs(n, flips, seed)] if flips <= at_once else _sign_chunks(n, flips, seed, at_once)
     as_extreme = sum(int((np.abs(difference(signs)) >= edge).sum()) for signs in sign_chunks)
     return Comparison(observed, (as_extreme + 1) / (flips + 1), n)
+
+
+Statistic = Callable[[np.ndarray], np.ndarray]  # (..., columns) of sums over inputs -> (...)
+
+
+def _columns(
+    values: np.ndarray, weights: np.ndarray | None, recalls: np.ndarray | None
+) -> tuple[np.ndarray, Statistic]:
+    """(n, columns) numbers that are summed over inputs, and what is computed from the sums; NaN where undefined."""
+    count = np.ones_like(values) if weights is None else np.asarray(weights, dtype=np.float64)
+    for array, name in ((count, "weights"), (values if recalls is None else np.asarray(recalls), "recalls")):
+        if array.shape != values.shape or values.ndim != 1:
+            raise OptionError(f"{array.shape} {name} for {values.shape} values; both must be one row of equal length")
+    if recalls is None:
+        return np.stack([values * count, count], -1), _ratio_of_sums
+    return np.stack([values, np.asarray(recalls, dtype=np.float64), count], -1), _harmonic_mean_of_means
+
+
+def _ratio_of_sums(sums: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio: np.ndarray = sums[..., 0] / sums[..., 1]
+    return ratio
+
+
+def _harmonic_mean_of_means(sums: np.ndarray) -> np.ndarray:
+    """2 P R / (P + R) of mean precision P and mean recall R; 0 where both are 0."""
+    product, total = 2 * sums[..., 0] * sums[..., 1], (sums[..., 0] + sums[..., 1]) * sums[..., 2]
+    return np.where(total > 0, product / np.where(total > 0, total, 1.0), 0.0)
 
 
 @functools.lru_cache(2)
@@ -131,6 +168,25 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
+def welch(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """Difference of the means and two-sided p of Welch's two-sample t-test; NaN p for fewer than two values each.
+
+    Two samples without any variation differ with p = 0 or 1.
+    """
+    difference = float(np.mean(first) - np.mean(second))
+    if min(len(first), len(second)) < 2:
+        return difference, math.nan
+    if np.ptp(first) == 0 and np.ptp(second) == 0:
+        return difference, 0.0 if difference else 1.0
+    from scipy.stats import t as student  # imported here: it takes longer than all of `import rationales`
+
+    errors = [float(np.var(values, ddof=1)) / len(values) for values in (first, second)]
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (first, second), strict=True)
+    )
+    return difference, float(2 * student.sf(abs(difference) / math.sqrt(sum(errors)), freedom))
+
+
 def rank_correlation(first: np.ndarray | Sequence[float], second: np.ndarray | Sequence[float]) -> float:
     """Spearman's rho of two (n,) arrays; NaN if one of them is constant."""
     if np.shape(first) != np.shape(second):
@@ -140,12 +196,3 @@ def rank_correlation(first: np.ndarray | Sequence[float], second: np.ndarray | S
     from scipy.stats import spearmanr  # imported here: it takes longer than all of `import rationales`
 
     return float(spearmanr(first, second).statistic)
-
-
-def _defined(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    array = np.asarray(values, dtype=np.float64)
-    weight = np.ones_like(array) if weights is None else np.asarray(weights, dtype=np.float64)
-    if weight.shape != array.shape or array.ndim != 1:
-        raise OptionError(f"{weight.shape} weights for {array.shape} values; both must be one row of the same length")
-    known = ~np.isnan(array)
-    return array[known], weight[known]

@@ -32,11 +32,13 @@ class Cell:
 
     values: tuple[float, ...]
     weights: tuple[float, ...] | None = None
+    recalls: tuple[float, ...] | None = None  # values are precisions; the cell is the F1 of both means
 
     @cached_property
     def estimate(self) -> Estimate:
         """The mean, its 95 % bootstrap interval and the number of inputs that have a value."""
-        return estimate(np.array(self.values), None if self.weights is None else np.array(self.weights))
+        weights, recalls = (None if array is None else np.array(array) for array in (self.weights, self.recalls))
+        return estimate(np.array(self.values), weights, recalls=recalls)
 
 
 @dataclass(frozen=True)
@@ -232,10 +234,12 @@ class Table:
 
 
 def _compare_cells(row: Cell, reference: Cell, seed: int) -> Comparison:
-    weights = None
+    weights = recalls = None
     if row.weights is not None and reference.weights is not None:
         weights = (np.array(row.weights), np.array(reference.weights))
-    return compare(np.array(row.values), np.array(reference.values), weights, seed=seed)
+    if row.recalls is not None and reference.recalls is not None:
+        recalls = (np.array(row.recalls), np.array(reference.recalls))
+    return compare(np.array(row.values), np.array(reference.values), weights, recalls=recalls, seed=seed)
 
 
 def _in_markdown(title: str) -> str:

@@ -35,6 +35,7 @@ class InputMarginalization(FillerMethod):
 
     name: ClassVar[str] = "input-marginalization"
     summary: ClassVar[str] = "change of the log-odds when a word is replaced by what a language model expects there"
+    removes_by: ClassVar[str] = "fill"
 
     candidates: int = option(10, "likeliest words that take the place of a word")
     threshold: float = option(0.0, "all words of at least this likelihood instead (Kim et al.: 1e-5); 0: off")

@@ -31,6 +31,7 @@ class LimeBert(FillerMethod):
 
     name: ClassVar[str] = "lime-bert"
     summary: ClassVar[str] = "coefficients of a linear model fitted to texts with random words filled in anew"
+    removes_by: ClassVar[str] = "fill"
 
     samples: int = option(1000, "number of perturbed texts, the text itself included")
     one_by_one: bool = option(False, "fill in the masked words from left to right, each given those before")

@@ -26,6 +26,7 @@ class LimeText(Method):
 
     name: ClassVar[str] = "lime-text"
     summary: ClassVar[str] = "coefficients of a linear model fitted to texts with random words deleted"
+    removes_by: ClassVar[str] = "delete"
     needs: ClassVar[tuple[str, ...]] = ("texts",)
 
     samples: int = option(1000, "number of perturbed texts, the text itself included")

@@ -19,6 +19,7 @@ class LooEmpty(LeaveOneOut):
 
     name: ClassVar[str] = "loo-empty"
     summary: ClassVar[str] = "change of the log-odds when a word is deleted"
+    removes_by: ClassVar[str] = "delete"
 
     def probabilities(
         self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None

@@ -20,6 +20,7 @@ class LooPad(LeaveOneOut):
 
     name: ClassVar[str] = "loo-pad"
     summary: ClassVar[str] = "change of the log-odds when a word is replaced by the padding token"
+    removes_by: ClassVar[str] = "pad"
     baseline: ClassVar[str] = "pad"
 
     def probabilities(

@@ -14,4 +14,5 @@ class LooUnk(LooPad):
 
     name: ClassVar[str] = "loo-unk"
     summary: ClassVar[str] = "change of the log-odds when a word is replaced by the token of unknown words"
+    removes_by: ClassVar[str] = "unk"
     baseline: ClassVar[str] = "unk"

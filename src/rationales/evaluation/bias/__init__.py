@@ -1,0 +1,1 @@
+"""A check of bias: does the ranking of methods depend on the way in which words are removed?"""

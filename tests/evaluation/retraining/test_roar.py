@@ -1,0 +1,359 @@
+"""ROAR: what is removed and trained, by hand and against the reference, and a world in which the truth is known."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from bags import NEUTRAL, SETTINGS, bag_of_words, examples
+from families import tiny
+from methods.fillers import known_filler, tiny_filler
+from reference import roar as literal
+from scipy.stats import t as student
+from scipy.stats import ttest_ind_from_stats
+
+import rationales
+from rationales.data.example import Example
+from rationales.errors import InputError, OptionError
+from rationales.evaluation.retraining import classifier_training
+from rationales.evaluation.retraining.data_split import divide
+from rationales.evaluation.retraining.reduced_texts import reduced_texts
+from rationales.evaluation.retraining.roar import roar, roar_tests
+from rationales.evaluation.retraining.settings import RetrainingSettings
+from rationales.evaluation.retraining.starting_points import starting_point
+from rationales.evaluation.tables.statistics import welch
+from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.models.text.filling.filler import Filler
+
+QUICK = RetrainingSettings(**SETTINGS)
+SHARP = {"name": "occlusion", "options": {"window": 1}, "title": "occlusion"}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return roar(
+        rationales.load(*bag_of_words()), examples(60, 1), [SHARP], train=examples(120), settings=QUICK,
+        cache=tmp_path_factory.mktemp("roar"),
+    )  # fmt: skip
+
+
+class TestKnownAnswer:
+    def test_without_the_word_that_decides_accuracy_falls_to_chance_and_at_random_it_does_not(self, table):
+        cells = table["occlusion"].cells
+        assert cells["roar@0%"].estimate.mean > 0.95
+        assert cells["roar@10%"].estimate.mean < 0.65  # one of nine words: "good" or "bad"
+        assert table["random"].cells["roar@10%"].estimate.mean > 0.8
+        tests = {(test.metric, test.first, test.second): test for test in roar_tests(table)}
+        assert tests["roar@10%", "occlusion", "random"].adjusted < 0.01
+        assert tests["roar@10%", "occlusion", "random"].difference < -0.2
+
+    def test_the_table_says_what_was_done(self, table):
+        text = str(table)
+        assert "roar@0% ↓ | roar@10% ↓ | roar@20% ↓ | roar@30% ↓" in text
+        assert "3 seeds, seed 0; means with 95 % bootstrap intervals over seeds" in text
+        assert "the best 10, 20, 30 % of the words (rounded down, at least one) deleted in 120 training and 60" in text
+        assert "Retrained from scratch" in text
+        assert ".500 is the share of the most frequent class" in text
+        assert "roar@10%, two-sample t-tests (Welch, over seeds): occlusion − random −" in text
+        assert Table.from_json(table.to_json()) == table
+
+    def test_filled_in_words_bring_the_answer_back(self):
+        """A filler that knows no "good" takes the class away; one that writes "good" everywhere does so too."""
+        model = rationales.load(*bag_of_words())
+        filler = known_filler({position: {"room": 1.0} for position in range(9)})
+        settings = replace(QUICK, levels=(0.1,), seeds=2)
+        filled = roar(
+            model, examples(40, 1), [SHARP], train=examples(80), removal="fill", settings=settings, filler=filler
+        )
+        assert filled.metrics == ("roar-bert@0%", "roar-bert@10%")
+        assert filled["occlusion"].cells["roar-bert@10%"].estimate.mean < 0.65
+        assert filled["random"].cells["roar-bert@10%"].estimate.mean > 0.75
+        assert "filled in together by KnownFiller" in str(filled)
+
+
+class TestReducedTexts:
+    model = rationales.load(*bag_of_words())
+
+    def encoded(self, *texts):
+        return self.model.encode([self.model.read(text, None) for text in texts])
+
+    @pytest.mark.parametrize("level", [0.1, 0.2, 0.3])
+    @pytest.mark.parametrize("length", [1, 4, 9, 10, 20])
+    def test_equals_the_literal_reference(self, level, length):
+        random = np.random.default_rng(length)
+        words = random.choice(NEUTRAL, length).tolist()
+        scores = random.integers(0, 5, length).astype(float)
+        (source,) = reduced_texts(self.encoded(" ".join(words)), [scores], level, "delete")
+        assert source.text.split() == literal.without_best(words, scores.tolist(), level)
+
+    def test_a_share_that_rounds_to_nothing_takes_one_word(self):
+        (source,) = reduced_texts(self.encoded("the old boat"), [np.array([0.0, 2.0, 1.0])], 0.1, "delete")
+        assert source.text == "the boat"
+
+    def test_a_text_of_one_word_becomes_empty_and_can_be_trained_on(self):
+        (source,) = reduced_texts(self.encoded("good"), [np.array([1.0])], 0.1, "delete")
+        assert source.text == ""
+        start = starting_point(self.model, QUICK)
+        tokens = classifier_training.tokenize_texts(start, [source], [1])
+        assert tokens.ids == [[2, 3]]  # [CLS] and [SEP]
+
+    def test_a_text_without_scores_stays(self):
+        sources = reduced_texts(self.encoded("the old boat", "a good day"), [None, np.ones(3)], 0.1, "delete")
+        assert [source.text for source in sources] == ["the old boat", "good day"]
+
+    def test_all_removed_words_are_filled_in_together(self):
+        filler = Filler(*known_filler({0: {"soup": 1.0}, 1: {"cold": 1.0}, 2: {"day": 1.0}}), "known")
+        (source,) = reduced_texts(self.encoded("the old boat"), [np.array([2.0, 0.0, 1.0])], 0.7, "fill", filler)
+        assert source.text == "soup old day"
+
+    def test_mistakes(self):
+        with pytest.raises(OptionError, match="roar-bert needs a masked language model"):
+            reduced_texts([], [], 0.1, "fill")
+        with pytest.raises(OptionError, match="by delete or fill"):
+            reduced_texts([], [], 0.1, "pad")
+
+
+class TestWelch:
+    @pytest.mark.parametrize(
+        ("first", "second", "p"),
+        [
+            ((74.59, 0.78), (76.22, 1.18), 0.0370), ((68.94, 1.46), (70.07, 0.69), 0.1740),
+            ((67.89, 0.79), (66.54, 1.89), 0.1974), ((76.79, 0.56), (77.36, 0.90), 0.2672),
+            ((71.95, 0.75), (71.56, 1.55), 0.6312), ((67.62, 1.16), (67.68, 0.96), 0.9245),
+        ],
+    )  # fmt: skip
+    def test_the_papers_p_values_are_welchs(self, first, second, p):
+        """Table 2, row d, from the means and deviations of its five models, as far as two decimals carry."""
+        computed = ttest_ind_from_stats(*first, 5, *second, 5, equal_var=False).pvalue
+        assert computed == pytest.approx(p, abs=0.01)
+        if p < 0.2:  # small enough to tell the two tests apart
+            pooled = ttest_ind_from_stats(*first, 5, *second, 5, equal_var=True).pvalue
+            assert abs(computed - p) < abs(pooled - p) / 3
+        spread = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+        spread /= spread.std(ddof=1)
+        samples = [mean + deviation * spread for mean, deviation in (first, second)]
+        assert welch(*samples)[1] == pytest.approx(computed, abs=1e-9)
+
+    def test_equals_the_literal_formula(self):
+        first, second = [0.7, 0.72, 0.69, 0.8], [0.6, 0.66, 0.71]
+        statistic, freedom = literal.welch_statistic(first, second)
+        difference, p = welch(first, second)
+        assert p == pytest.approx(2 * student.sf(abs(statistic), freedom))
+        assert difference == pytest.approx(np.mean(first) - np.mean(second))
+
+    def test_edges(self):
+        assert math.isnan(welch([0.5], [0.6, 0.7])[1])
+        assert welch([0.5, 0.5], [0.5, 0.5]) == (0.0, 1.0)
+        assert welch([0.5, 0.5], [0.75, 0.75]) == (-0.25, 0.0)
+
+    def test_holm_counts_all_tests_of_a_table(self):
+        rows = tuple(
+            TableRow(name, {"roar@10%": Cell(values)}, method=name)
+            for name, values in {"a": (0.1, 0.2), "b": (0.5, 0.6), "random": (0.8, 0.9)}.items()
+        )
+        tests = roar_tests(Table(rows, ("roar@0%", "roar@10%"), ("s", "t"), None, "", "m", "pad", 0, {}))
+        assert [(test.first, test.second) for test in tests] == [("a", "b"), ("a", "random"), ("b", "random")]
+        smallest = min(tests, key=lambda test: test.p)
+        assert smallest.adjusted == pytest.approx(3 * smallest.p)
+
+
+class TestTraining:
+    def test_a_seed_decides_everything_and_nothing_else_does(self):
+        model = rationales.load(*tiny("bert", num_labels=2))
+        settings = RetrainingSettings(epochs=2, learning_rate=1e-3, batch_size=4, seeds=2)
+        start = starting_point(model, settings)
+        texts = [model.read(item.text, None) for item in examples(12)]
+        data = classifier_training.tokenize_texts(start, texts, [0, 1] * 6)
+        state = torch.random.get_rng_state()
+        first = dict(classifier_training.train_and_test(start, data, data, [0, 1], settings))
+        torch.manual_seed(99)
+        assert dict(classifier_training.train_and_test(start, data, data, [1, 0], settings)) == first
+        torch.random.set_rng_state(state)
+        assert torch.equal(start.copy(0).classifier.weight, start.copy(0).classifier.weight)
+        assert not torch.equal(start.copy(0).classifier.weight, start.copy(1).classifier.weight)
+        # the encoder is the model's own
+        name = "bert.encoder.layer.0.output.dense.weight"
+        assert torch.equal(start.copy(1).get_parameter(name), model.networks[0].module.get_parameter(name))
+
+    def test_every_epoch_sees_every_text_once(self):
+        order = classifier_training.batch_order(10, 0, replace(QUICK, epochs=2, batch_size=4))
+        assert [len(step) for step in order] == [4, 4, 2, 4, 4, 2]
+        assert sorted(torch.cat(order[:3]).tolist()) == list(range(10))
+        assert order[0].tolist() != order[3].tolist()
+
+    def test_a_single_logit_is_trained_too(self):
+        model = rationales.load(*bag_of_words(outputs=1))
+        labelled = [replace(item, label={"negative": 0, "positive": 1}[item.label]) for item in examples(120)]
+        settings = replace(QUICK, seeds=1, levels=(0.1,))
+        result = roar(model, labelled[80:], [SHARP], train=labelled[:80], settings=settings)
+        assert result["occlusion"].cells["roar@0%"].estimate.mean > 0.9
+        assert "One seed: no t-test" in str(result)
+
+    def test_a_pretrained_encoder_is_a_starting_point(self, tmp_path):
+        module, tokenizer = tiny("bert", num_labels=3)
+        module.bert.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        model = rationales.load(*tiny("roberta", num_labels=2))
+        start = starting_point(model, RetrainingSettings(start=str(tmp_path)))
+        assert start.copy(0).classifier.out_features == 2
+        name = "encoder.layer.0.output.dense.weight"
+        assert torch.equal(start.copy(3).bert.get_parameter(name), module.bert.get_parameter(name))
+        assert "pretrained encoder" in start.remark
+        with pytest.raises(rationales.RationalesError, match="nowhere"):
+            starting_point(model, RetrainingSettings(start=str(tmp_path / "nowhere")))
+
+    def test_training_that_learns_nothing_is_told(self):
+        settings = replace(QUICK, epochs=1, learning_rate=1e-9, seeds=2, levels=(0.1,))
+        result = roar(
+            rationales.load(*bag_of_words()), examples(60, 1), ["random"], train=examples(20), settings=settings
+        )
+        mean = result["random"].cells["roar@0%"].estimate.mean
+        assert ("no more than chance" in str(result)) == (mean <= 0.5)
+
+
+class TestTogether:
+    """All seeds in one batched pass, with their weights stacked."""
+
+    @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+    def test_without_dropout_the_classifiers_are_those_of_training_one_after_the_other(self, family, monkeypatch):
+        module, tokenizer = tiny(family, num_labels=2)
+        head_weight = next(name for name, _ in module.named_parameters() if name.startswith("classifier"))
+        for submodule in module.modules():
+            if isinstance(submodule, torch.nn.Dropout):
+                submodule.p = 0.0
+        model = rationales.load(module, tokenizer)
+        settings = RetrainingSettings(epochs=2, learning_rate=1e-3, batch_size=4, seeds=3, clip=0.5)
+        start = starting_point(model, settings)
+        texts = [
+            model.read(" ".join(item.text.split()[: 3 + number % 5]), None) for number, item in enumerate(examples(10))
+        ]
+        data = classifier_training.tokenize_texts(start, texts, [0, 1] * 5)
+        trained = []
+        plain = classifier_training.accuracy
+        monkeypatch.setattr(classifier_training, "accuracy", lambda *a: (trained.append(a[0]), plain(*a))[1])
+        for together in (False, True):
+            list(classifier_training.train_and_test(start, data, data, [0, 1, 2], replace(settings, together=together)))
+        for alone, stacked in zip(trained[:3], trained[3:], strict=True):
+            for name, weight in alone.named_parameters():
+                # a bias of the keys has no gradient but rounding errors, which Adam scales up
+                if not name.endswith(("key.bias", "k_lin.bias")):
+                    assert torch.allclose(weight, stacked.get_parameter(name), atol=5e-5), name
+        heads = [dict(module.named_parameters())[head_weight] for module in trained[:2]]
+        assert not torch.allclose(*heads, atol=1e-3)  # seeds differ
+
+    def test_a_known_answer(self):
+        settings = replace(QUICK, together=True, levels=(0.1,))
+        result = roar(rationales.load(*bag_of_words()), examples(40, 1), [SHARP], train=examples(80), settings=settings)
+        assert result["occlusion"].cells["roar@0%"].estimate.mean > 0.9
+        assert result["occlusion"].cells["roar@10%"].estimate.mean < 0.65
+        assert result["random"].cells["roar@10%"].estimate.mean > 0.75
+
+    def test_decoders_and_the_embedded_model_are_refused(self):
+        for model in (rationales.load(*tiny("llama", num_labels=2)), rationales.load()):
+            with pytest.raises(OptionError, match="cannot be trained for several seeds together"):
+                roar(model, examples(8), ["random"], settings=replace(QUICK, together=True))
+
+
+class TestResume:
+    def run(self, folder, **options):
+        settings = replace(QUICK, epochs=1, seeds=2, levels=(0.1, 0.3))
+        model = rationales.load(*bag_of_words())
+        return roar(model, examples(20, 1), ["random"], train=examples(20), settings=settings, cache=folder, **options)
+
+    def test_an_interrupted_run_goes_on_with_the_next_classifier(self, tmp_path, monkeypatch):
+        plain, trained = classifier_training._train, []
+
+        def stopping(*arguments):
+            if len(trained) == 3:
+                raise KeyboardInterrupt
+            trained.append(1)
+            plain(*arguments)
+
+        monkeypatch.setattr(classifier_training, "_train", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            self.run(tmp_path)
+        files = sorted((tmp_path / "retraining").glob("*.json"))
+        assert len(files) == 3
+        assert set(json.loads(files[0].read_text())) >= {"accuracy", "seed", "row", "level", "key"}
+        trained.clear()
+        monkeypatch.setattr(classifier_training, "_train", lambda *arguments: (trained.append(1), plain(*arguments)))
+        finished = self.run(tmp_path)
+        assert len(trained) == 3  # of six: nothing removed and two levels, two seeds each
+        assert self.run(tmp_path) == finished
+        assert len(trained) == 3
+        assert self.run(None)["random"].cells == finished["random"].cells
+
+    def test_a_broken_file_is_computed_again(self, tmp_path):
+        finished = self.run(tmp_path)
+        for path in (tmp_path / "retraining").glob("*.json"):
+            path.write_text("{", encoding="utf-8")
+        assert self.run(tmp_path) == finished
+
+    def test_progress_rises_to_one(self):
+        shares = []
+        self.run(None, progress=shares.append)
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+        assert shares[0] < 0.5
+
+
+class TestBadInput:
+    model = rationales.load(*bag_of_words())
+
+    def test_data_without_labels(self):
+        with pytest.raises(InputError, match="b has no label, and ROAR trains and tests classifiers"):
+            roar(self.model, [*examples(4), Example("b", "the old boat")], ["random"], settings=QUICK)
+
+    def test_a_class_with_one_example_cannot_be_divided(self):
+        with pytest.raises(InputError, match="only one example has the class 0"):
+            roar(self.model, examples(5)[:1] + examples(6)[1::2], ["random"], settings=QUICK)
+
+    def test_one_class_only(self):
+        with pytest.raises(InputError, match="all training examples are positive"):
+            roar(self.model, examples(8)[1::2], ["random"], settings=QUICK)
+
+    def test_models_that_are_not_of_one_text_class(self):
+        module, tokenizer = tiny("bert", num_labels=2)
+        module.config.problem_type = "multi_label_classification"
+        with pytest.raises(OptionError, match="needs one class for each text"):
+            starting_point(rationales.load(module, tokenizer), QUICK)
+
+    def test_roar_bert_without_a_filler(self, monkeypatch):
+        monkeypatch.setattr("rationales.evaluation.faithfulness.measure.filler_names", lambda: ())
+        with pytest.raises(OptionError, match="roar-bert needs a masked language model"):
+            rationales.evaluate(self.model, examples(8), ["random"], metrics=["roar-bert"])
+
+    @pytest.mark.parametrize(
+        ("setting", "message"),
+        [
+            ({"levels": (0.0,)}, "levels are shares"), ({"levels": (0.2, 0.1)}, "levels must rise"),
+            ({"levels": "many"}, "levels are shares"), ({"seeds": 0}, "seeds is a whole number from 1"),
+            ({"epochs": 1.5}, "epochs is a whole number"), ({"learning_rate": -1}, "learning_rate is a number above 0"),
+            ({"test_share": 1.0}, "test_share lies between"), ({"start": ""}, "start is own-encoder"),
+        ],
+    )  # fmt: skip
+    def test_settings(self, setting, message):
+        with pytest.raises(OptionError, match=message):
+            RetrainingSettings(**setting)
+
+    def test_by_its_name_with_a_division_of_the_examples(self):
+        result = rationales.evaluate(
+            self.model, examples(40), ["random"], metrics=["roar"], study={**SETTINGS, "seeds": 2, "levels": [0.2]}
+        )
+        assert result.metrics == ("roar@0%", "roar@20%")
+        assert "32 training and 8 test texts" in str(result)
+        filled = rationales.evaluate(
+            self.model, examples(10), ["random"], metrics=["roar-bert"], filler=tiny_filler(),
+            study={**SETTINGS, "seeds": 1, "levels": [0.2], "epochs": 1},
+        )  # fmt: skip
+        assert "roar-bert@20%" in filled.metrics
+
+    def test_classes_are_divided_alike(self):
+        train, test = divide([0] * 10 + [1] * 5, 0.2, 0)
+        assert sorted(train + test) == list(range(15))
+        assert [sum(number < 10 for number in test), sum(number >= 10 for number in test)] == [2, 1]
+        assert divide([0, 0, 1, 1], 0.01, 0)[1] != []
