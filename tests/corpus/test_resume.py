@@ -148,7 +148,7 @@ def test_a_changed_input_is_refused(table, tmp_path, change):
     else:
         lines = lines[:-4]
     table.write_text("".join(lines), encoding="utf-8")
-    with pytest.raises(ChangedRunError, match="changed|fewer|more"):
+    with pytest.raises(ChangedRunError, match=r"changed|fewer|more"):
         run(table, tmp_path / "out")
 
 

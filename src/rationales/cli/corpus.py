@@ -191,3 +191,69 @@ def _logged(report: Callable[[Progress], None], log: Path | None) -> Callable[[P
         report(state)
 
     return both
+
+
+@clean_exit
+def show(
+    folder: Annotated[Path, Argument(help="Folder of a corpus run.")],
+    identifier: Annotated[str, Argument(metavar="ID", help="The id of a record, or #N for the record at position N.")],
+    method: Annotated[str | None, Option(help="Of several methods, this one.")] = None,
+    html: Annotated[Path | None, Option(help="Write a page with a threshold slider.")] = None,
+    as_json: shared.Json = False,
+) -> None:
+    """Show the rationale of one record of a corpus run.
+
+    [bold]Examples[/bold]
+
+      rationales show results 17
+
+      rationales show results '#0' --html why.html
+    """
+    check_outputs(None, html)
+    from rationales.corpus.results import open_results
+    from rationales.errors import OptionError
+    from rationales.report.html.page import page
+    from rationales.report.terminal.show import show as show_rationale
+
+    results = open_results(folder)
+    if method is not None and method not in results.methods:
+        raise OptionError(f"{folder} has no method {method!r}; it has: {', '.join(results.methods)}")
+    titles = results.methods
+    pairs = [pair for pair in zip(titles, results.record(identifier), strict=True) if method in (None, pair[0])]
+    if html is not None:
+        page([rationale for _, rationale in pairs], html)
+    if as_json:
+        objects = [rationale.to_dict() for _, rationale in pairs]
+        typer.echo(json.dumps(objects[0] if len(objects) == 1 else {"results": objects}, ensure_ascii=False))
+        return
+    for number, (title, rationale) in enumerate(pairs):
+        if len(pairs) > 1:
+            typer.echo(f"{'' if not number else chr(10)}── {title} " + "─" * 40)
+        show_rationale(rationale)
+    if html is not None:
+        typer.echo(f"wrote {html}", err=True)
+
+
+@clean_exit
+def report(
+    folder: Annotated[Path, Argument(help="Folder of a corpus run.")],
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Folder for the pages.", show_default="report in the folder")
+    ] = None,
+) -> None:
+    """Write a summary page of a corpus run, with pages of the records that it lists.
+
+    It shows distributions, the most and least certain records, rationales that do not suffice, the words that matter
+    across the corpus and by label, and words that look spurious.
+
+    [bold]Example[/bold]
+
+      rationales report results
+    """
+    from rationales.corpus.page import write_report
+    from rationales.corpus.results import open_results
+    from rationales.report.terminal.progress import waiting
+
+    with waiting("reading the results"):
+        written = write_report(open_results(folder), out)
+    typer.echo(f"wrote {written}", err=True)

@@ -8,5 +8,6 @@ results = corpus.open_results("results")
 
 from rationales.corpus.job import Progress, RunSummary, run
 from rationales.corpus.manifest import ShardEntry
+from rationales.corpus.results import CorpusResults, open_results
 
-__all__ = ["Progress", "RunSummary", "ShardEntry", "run"]
+__all__ = ["CorpusResults", "Progress", "RunSummary", "ShardEntry", "open_results", "run"]

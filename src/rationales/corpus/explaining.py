@@ -82,7 +82,7 @@ class CorpusMethod:
 
 
 @dataclass(frozen=True)
-class Request:
+class ExplainRequest:
     """How every record is explained, and where the results go."""
 
     methods: tuple[CorpusMethod, ...]
@@ -110,7 +110,7 @@ def describe_model(model: Model) -> dict[str, Any]:
     }
 
 
-def explain_shard(model: Model, request: Request, shard: Shard, provenance: Mapping[str, Any]) -> ShardEntry:
+def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenance: Mapping[str, Any]) -> ShardEntry:
     """Explain the records of a shard with every method, and write its files."""
     results: dict[int, list[dict[str, Any]]] = {record.position: [] for record in shard.records}
     failures: dict[int, BadRecord] = {}
@@ -149,7 +149,7 @@ def explain_shard(model: Model, request: Request, shard: Shard, provenance: Mapp
 
 
 def explain_records(
-    model: Model, records: Sequence[Record], method: CorpusMethod, request: Request
+    model: Model, records: Sequence[Record], method: CorpusMethod, request: ExplainRequest
 ) -> list[Rationale | BadRecord]:
     """The rationale of each record; where a batch fails, it is halved until the records that fail are alone."""
     if not records:

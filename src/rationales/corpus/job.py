@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rationales.corpus.arrow_files import header_of, import_arrow
-from rationales.corpus.explaining import CorpusMethod, ModelSource, Request, check_kind
+from rationales.corpus.explaining import CorpusMethod, ExplainRequest, ModelSource, check_kind
 from rationales.corpus.lock import LOCK, folder_lock
 from rationales.corpus.manifest import (
     ERRORS,
@@ -157,7 +157,7 @@ def run(
     source = open_input(inputs, RecordColumns(text_column, id_column), selection, input_format)
     check_columns(source)
     folder = _prepared_folder(Path(out))
-    request = Request(
+    request = ExplainRequest(
         resolve_methods(methods, options or {}, smooth, source.kind), whole_number("the seed", seed), target, folder
     )
     thread_count = requested_threads() or threads

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from rationales.corpus.explaining import ModelSource, Request, describe_model, explain_shard
+from rationales.corpus.explaining import ExplainRequest, ModelSource, describe_model, explain_shard
 from rationales.corpus.manifest import ShardEntry
 from rationales.corpus.shards import Shard
 from rationales.errors import RationalesError
@@ -46,7 +46,7 @@ class InProcess:
     """Explains shards one after the other in this process."""
 
     model: Model
-    request: Request
+    request: ExplainRequest
     threads: int
 
     def describe(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class WorkerPool:
 
     source: ModelSource
     devices: tuple[str | None, ...]
-    request: Request
+    request: ExplainRequest
     workers: int
     threads: int
     _pool: ProcessPoolExecutor | None = field(default=None, init=False)
@@ -169,12 +169,17 @@ class _Worker:
     """State of this worker process; the model is loaded with the first task, whose caller gets an error of loading."""
 
     source: ModelSource
-    request: Request
+    request: ExplainRequest
     model: Model | None = None
 
 
 def _start_worker(
-    source: ModelSource, devices: tuple[str | None, ...], counter: Any, request: Request, threads: int, workers: int
+    source: ModelSource,
+    devices: tuple[str | None, ...],
+    counter: Any,
+    request: ExplainRequest,
+    threads: int,
+    workers: int,
 ) -> None:
     """Prepare this worker process: its device, its threads, and that it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
