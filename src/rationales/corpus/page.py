@@ -149,7 +149,8 @@ def _word_section(statistics: MethodStatistics) -> str:
     dropped = f" {statistics.dropped_words:,} rare words were left out." if statistics.dropped_words else ""
     caption = (
         "Words by how often they are part of a rationale where they occur, ranked by the lower end of the 95 % "
-        f"interval of that rate, where it is above the rate of all words; words in fewer than {MIN_DOCUMENTS} records are left out.{dropped}"
+        f"interval of that rate, where it is above the rate of all words; "
+        f"words in fewer than {MIN_DOCUMENTS} records are left out.{dropped}"
     )
     section = f'<p class="caption">{escape(caption)}</p><div class="columns">{columns}</div>'
     return f"<section><h3>Words that matter</h3>{section}</section>"

@@ -19,7 +19,6 @@ from rationales.data.unpacking import MEGABYTE
 from rationales.errors import DataError
 
 READ_ERRORS = (OSError, EOFError, zlib.error, DataError)
-_ESCAPED = ("\udc80", "\udcff")  # bytes that are not UTF-8 are decoded to surrogates in this range
 _LINE = "line"  # the only column of plain lines
 
 
@@ -51,7 +50,7 @@ def is_utf8(text: str) -> bool:
 
 def csv_rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Row | BadRow]:
     """The rows of a table whose first row names its columns."""
-    feed = _LineFeed(file, name)
+    feed = _LineFeed(file)
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     header: list[str] = []
     while True:
@@ -60,9 +59,11 @@ def csv_rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Row | BadRow
         except StopIteration:
             return
         except (csv.Error, _LineTooLongError) as error:
+            several = feed.row_lines > 1  # then it is a quote that was not closed
             number = feed.drop_first_line()
-            too_long = isinstance(error, _LineTooLongError)
-            bad = BadRow(f"{name}, line {number}", "too-long" if too_long else "broken-row", _csv_message(error))
+            too_long = isinstance(error, _LineTooLongError) and not several
+            message = "a quote is not closed" if several else _csv_message(error)
+            bad = BadRow(f"{name}, line {number}", "too-long" if too_long else "broken-row", message)
             if header:
                 yield bad
                 continue
@@ -136,7 +137,7 @@ class _LineTooLongError(Exception):
 class _LineFeed:
     """The lines of a table for csv.reader; remembers those of the current row, so that they can be read again."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self.last_number = 0
         self._lines = _numbered_lines(file)
         self._again: deque[tuple[int, str | None]] = deque()
@@ -154,6 +155,11 @@ class _LineFeed:
         if line is None or self._size > MAX_LENGTH:
             raise _LineTooLongError(_too_long_message())
         return line
+
+    @property
+    def row_lines(self) -> int:
+        """Lines of the current row so far."""
+        return len(self._row)
 
     def end_row(self) -> int:
         """Forget the lines of the row; the number of its first line."""
