@@ -308,7 +308,7 @@ def resolve_methods(
     resolved: list[CorpusMethod] = []
     unused = set(options)
     for entry in methods:
-        spec = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+        spec: dict[str, Any] = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
         name, values = spec["name"], dict(spec.get("options") or {})
         if isinstance(name, str) and name in METHODS:
             known = {option.name for option in fields(METHODS[name])}

@@ -1,8 +1,8 @@
 """Rows of a shard: rationales as columns of Parquet, compact, and back.
 
-Scores keep 11 significant bits (a relative error below 0.05 %): the remaining bits of the 32 are zero and, split into
-planes of bytes, compress to next to nothing. The scores of an image are means over a grid of at most `GRID_SIDE`
-cells. What does not change from row to row (model, options, versions) stands once in the metadata of the file.
+Scores keep 11 significant bits (a relative error below 0.05 %), probabilities 17: the remaining bits are zero and,
+split into planes of bytes, compress to next to nothing. The scores of an image are means over a grid of at most
+`GRID_SIDE` cells. What does not change from row to row (model, options, versions) stands once in the file's metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METADATA_KEY = b"rationales"
 GRID_SIDE = 64  # cells of the longer side of an image's scores
 MAX_CLASSES = 20  # of more classes, the likeliest are stored, and the target
 N_LIKELIEST_CLASSES = 5
-_DROPPED_BITS = 13  # of the 23 stored bits of a float32's significand
+SCORE_BITS, PROBABILITY_BITS = 11, 17  # significant bits that are kept of the 24 of a float32
 _PROBABILITIES = ("full", "rationale", "complement", "baseline")
 
 
@@ -60,7 +60,7 @@ def schema() -> Any:
             ("image_width", arrow.int32()),
             ("image", arrow.string()),
             ("regions", arrow.list_(region)),
-            ("classes", arrow.list_(classes)),
+            ("other_labels", arrow.list_(classes)),  # all but the target; of many, the likeliest
             ("rule", arrow.string()),
             ("baseline", arrow.string()),
             ("steps", arrow.int32()),
@@ -83,14 +83,19 @@ def serialized(rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any])
     encodings = {
         "starts.list.element": "DELTA_BINARY_PACKED",
         "scores.list.element": "BYTE_STREAM_SPLIT",
+        "spans.list.element.score": "BYTE_STREAM_SPLIT",
+        **{f"p_{name}": "BYTE_STREAM_SPLIT" for name in _PROBABILITIES},
+        **{f"other_labels.list.element.{name}": "BYTE_STREAM_SPLIT" for name in _PROBABILITIES},
         "position": "DELTA_BINARY_PACKED",
+        **{f"spans.list.element.{name}": "DELTA_BINARY_PACKED" for name in ("first", "last", "start", "end")},
     }
     with_dictionary = [
         *("method", "target", "predicted", "rule", "baseline", "stop", "lengths.list.element"),
-        *("notes.list.element.kind", "notes.list.element.message", "classes.list.element.label"),
+        *("notes.list.element.kind", "notes.list.element.message", "other_labels.list.element.label"),
     ]
     settings = {
         "compression": "zstd",
+        "compression_level": 9,
         "use_dictionary": with_dictionary,
         "column_encoding": encodings,
         "write_statistics": ["position", "id"],
@@ -112,10 +117,10 @@ def row_of(record: Record, title: str, rationale: Rationale) -> dict[str, Any]:
         "method": title,
         "target": rationale.target,
         "predicted": max(full, key=lambda label: full[label]),
-        **{f"p_{name}": rationale.probabilities[name][rationale.target] for name in _PROBABILITIES},
+        **{f"p_{name}": _probability(rationale, name, rationale.target) for name in _PROBABILITIES},
         "selected": int(rationale.selected().sum()),
         "units": len(rationale.units),
-        "classes": _classes(rationale),
+        "other_labels": _other_labels(rationale),
         "rule": json.dumps({key: value for key, value in vars(rationale.rule).items() if value is not None}),
         "baseline": rationale.baseline,
         "steps": rationale.steps,
@@ -141,7 +146,7 @@ def _text_columns(rationale: Rationale) -> dict[str, Any]:
                 "last": span.last,
                 "start": span.start,
                 "end": span.end,
-                "score": float(shortened(np.float32([span.score]))[0]),
+                "score": float(shortened(np.array([span.score], np.float32))[0]),
             }
             for span in rationale.spans()
         ],
@@ -163,22 +168,29 @@ def _image_columns(record: Record, rationale: Rationale) -> dict[str, Any]:
     }
 
 
-def _classes(rationale: Rationale) -> list[dict[str, Any]]:
-    """The probabilities of all classes, or of the likeliest and the target where they are many."""
+def _other_labels(rationale: Rationale) -> list[dict[str, Any]]:
+    """The probabilities of all labels but the target, or of the likeliest where they are many."""
     full, labels = rationale.probabilities["full"], list(rationale.labels)
     if len(labels) > MAX_CLASSES:
         likeliest = sorted(labels, key=lambda label: -full[label])[:N_LIKELIEST_CLASSES]
-        labels = [label for label in labels if label in likeliest or label == rationale.target]
-    return [{"label": label, **{name: rationale.probabilities[name][label] for name in _PROBABILITIES}}
-            for label in labels]  # fmt: skip
+        labels = [label for label in labels if label in likeliest]
+    return [
+        {"label": label, **{name: _probability(rationale, name, label) for name in _PROBABILITIES}}
+        for label in labels
+        if label != rationale.target
+    ]
 
 
-def shortened(scores: np.ndarray) -> np.ndarray:
-    """Scores as float32 rounded to 11 significant bits."""
-    values = np.ascontiguousarray(scores, dtype=np.float32)
-    bits = values.view(np.uint32) + np.uint32(1 << (_DROPPED_BITS - 1))
-    rounded = (bits & np.uint32(0xFFFFFFFF << _DROPPED_BITS & 0xFFFFFFFF)).view(np.float32)
-    return np.where(np.isfinite(rounded), rounded, values)
+def _probability(rationale: Rationale, name: str, label: str) -> float:
+    return float(shortened(np.array([rationale.probabilities[name][label]]), PROBABILITY_BITS)[0])
+
+
+def shortened(values: np.ndarray, bits: int = SCORE_BITS) -> np.ndarray:
+    """Values as float32 rounded to so many significant bits."""
+    exact, dropped = np.ascontiguousarray(values, dtype=np.float32), 24 - bits
+    raised = exact.view(np.uint32) + np.uint32(1 << (dropped - 1))
+    rounded = (raised >> np.uint32(dropped) << np.uint32(dropped)).view(np.float32)
+    return np.where(np.isfinite(rounded), rounded, exact)
 
 
 def cell_means(scores: np.ndarray) -> np.ndarray:
@@ -195,7 +207,9 @@ def cell_means(scores: np.ndarray) -> np.ndarray:
 def rationale_of(row: Mapping[str, Any], provenance: Mapping[str, Any]) -> Rationale:
     """The rationale of a row; of an image, in the cells of its stored scores."""
     method = next(entry for entry in provenance["methods"] if entry["title"] == row["method"])
-    classes = row["classes"]
+    by_label = {entry["label"]: entry for entry in row["other_labels"]}
+    by_label[row["target"]] = {name: row[f"p_{name}"] for name in _PROBABILITIES}
+    labels = tuple(label for label in provenance["model"]["labels"] if label in by_label)
     is_image = row["image"] is not None
     scores = np.asarray(row["scores"], dtype=np.float32)
     units: Any = Grid(row["height"], row["width"]) if is_image else _units(row)
@@ -210,8 +224,8 @@ def rationale_of(row: Mapping[str, Any], provenance: Mapping[str, Any]) -> Ratio
         units=units,
         scores=scores,
         target=row["target"],
-        labels=tuple(entry["label"] for entry in classes),
-        probabilities={name: {entry["label"]: entry[name] for entry in classes} for name in _PROBABILITIES},
+        labels=labels,
+        probabilities={name: {label: by_label[label][name] for label in labels} for name in _PROBABILITIES},
         method=method["name"],
         model=provenance["model"]["name"],
         name=row["id"],
