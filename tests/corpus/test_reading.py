@@ -236,22 +236,19 @@ def test_a_table_that_python_wrote_is_read_back(table):
     assert [tuple(row.values.values()) for row in rows_read] == table
 
 
-@settings(max_examples=25)
-@given(
-    st.lists(
-        st.one_of(
-            st.text(max_size=30).map(lambda text: json.dumps({"text": text}).encode()),
-            st.binary(max_size=30),
-            st.sampled_from(
-                [b'{"text": ""}', b'{"text": "caf\xe9"}', b'{"other": 1}', b"null", b'{"text": "two words"}']
-            ),
-        ),
-        min_size=1,
-        max_size=12,
-    )
+FUZZED_LINES = st.lists(
+    st.one_of(
+        st.text(max_size=30).map(lambda text: json.dumps({"text": text}).encode()),
+        st.binary(max_size=30),
+        st.sampled_from([b'{"text": ""}', b'{"text": "caf\xe9"}', b'{"other": 1}', b"null", b'{"text": "two words"}']),
+    ),
+    min_size=1,
+    max_size=12,
 )
-def test_counts_of_a_fuzzed_corpus_add_up(tmp_path_factory, lines):
-    folder = tmp_path_factory.mktemp("fuzz")
+
+
+def check_counts(folder, lines):
+    """Each line that is not empty is explained or has an error; the counts add up."""
     (folder / "t.jsonl").write_bytes(b"\n".join(lines))
     expected = sum(1 for line in b"\n".join(lines).split(b"\n") if line.decode("utf-8", "surrogateescape").strip())
     if not expected:
@@ -262,6 +259,19 @@ def test_counts_of_a_fuzzed_corpus_add_up(tmp_path_factory, lines):
     failed = [error["position"] for error in open_results(folder / "out").errors()]
     assert sorted([*positions, *failed]) == list(range(expected))
     assert sum(result.reasons.values()) == result.failed
+
+
+@settings(max_examples=25)
+@given(FUZZED_LINES)
+def test_counts_of_a_fuzzed_corpus_add_up(tmp_path_factory, lines):
+    check_counts(tmp_path_factory.mktemp("fuzz"), lines)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(FUZZED_LINES)
+def test_counts_of_a_thousand_fuzzed_corpora_add_up(tmp_path_factory, lines):
+    check_counts(tmp_path_factory.mktemp("fuzz"), lines)
 
 
 def test_open_records_do_not_grow_with_the_corpus(tmp_path):

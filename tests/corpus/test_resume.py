@@ -57,9 +57,9 @@ def test_killed_at_each_of_the_first_system_calls_of_a_shard(table, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments(table, tmp_path):
+def test_killed_at_ten_random_moments(tmp_path):
     rng = random.Random(0)  # noqa: S311
-    check_kills(table, tmp_path, [rng.randint(1, 12) for _ in range(10)])
+    check_kills(write_table(tmp_path / "long.csv", 100), tmp_path, [rng.randint(1, 12) for _ in range(10)])
 
 
 @pytest.mark.slow
