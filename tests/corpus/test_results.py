@@ -21,9 +21,9 @@ from runs import rows, run, small_model, texts, write_table
 
 import rationales
 from rationales.corpus import open_results
-from rationales.corpus.page import write_report
 from rationales.corpus.row_format import GRID_SIDE, cell_means, shortened
-from rationales.corpus.statistics import WordCounts, spurious_words, statistics_of, top_words
+from rationales.corpus.summary.page import write_report
+from rationales.corpus.summary.statistics import WordCounts, spurious_words, statistics_of, top_words
 from rationales.errors import DataError, InputError
 
 
@@ -133,7 +133,7 @@ class TestStatistics:
         assert [(word, why) for _, word, _, why in spurious_words(statistics)] == suspects
 
     def test_rare_words_are_dropped_where_there_are_too_many(self, results, monkeypatch):
-        monkeypatch.setattr("rationales.corpus.statistics.MAX_WORDS", 6)
+        monkeypatch.setattr("rationales.corpus.summary.statistics.MAX_WORDS", 6)
         entry = statistics_of(results.rows())["occlusion"]
         assert entry.dropped_words
         assert sum(map(len, entry.words.values())) <= 6

@@ -19,7 +19,7 @@ from runs import content, rows, run, texts, write_table
 
 import rationales
 from rationales import corpus
-from rationales.corpus.job import ChangedRunError
+from rationales.corpus.settings import ChangedRunError
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")

@@ -250,8 +250,8 @@ def report(
 
       rationales report results
     """
-    from rationales.corpus.page import write_report
     from rationales.corpus.results import open_results
+    from rationales.corpus.summary.page import write_report
     from rationales.report.terminal.progress import waiting
 
     with waiting("reading the results"):

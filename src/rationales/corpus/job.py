@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from rationales.corpus.arrow_files import header_of, import_arrow
-from rationales.corpus.explaining import CorpusMethod, ExplainRequest, ModelSource, check_kind
+from rationales.corpus.arrow_files import import_arrow
+from rationales.corpus.explaining import ExplainRequest, ModelSource, check_kind
 from rationales.corpus.lock import LOCK, folder_lock
 from rationales.corpus.manifest import (
     ERRORS,
@@ -33,24 +29,27 @@ from rationales.corpus.manifest import (
     store,
 )
 from rationales.corpus.records import Selection, parse_condition
+from rationales.corpus.settings import (
+    ChangedRunError,
+    check_columns,
+    check_settings,
+    refusal,
+    resolve_methods,
+    versions,
+)
 from rationales.corpus.shards import Shard, shards
 from rationales.corpus.sources import CorpusInput, RecordColumns, open_input
 from rationales.corpus.workers import Engine, InProcess, WorkerPool
-from rationales.errors import DataError, OptionError, RationalesError
-from rationales.methods import METHODS, Method, resolve_method
+from rationales.errors import DataError, OptionError
+from rationales.methods import Method
 from rationales.models.batch.execution import requested_threads
 from rationales.models.model import Model
 from rationales.options import whole_number
-from rationales.version import __version__
 
 SHARD_SIZE = 512  # records
 ENGINES = ("local",)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-
-class ChangedRunError(RationalesError):
-    """The folder holds results of another input, model or option."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ def run(
             "shard_size": shard_size,
             "device": sorted({str(name or "default").partition(":")[0] for name in devices}),
             "threads": thread_count,
-            "versions": _versions(),
+            "versions": versions(),
         }  # fmt: skip
         job = _Job(folder, source, engine_object, settings, manifest, shard_size, on_progress, on_shard)
         return job.run()
@@ -214,7 +213,7 @@ class _Job:
         self.folder, self.source, self.engine, self.shard_size = folder, source, engine, shard_size
         self.on_progress, self.on_shard = on_progress, on_shard
         if manifest is not None:
-            _check_settings(manifest.settings, settings, folder)
+            check_settings(manifest.settings, settings, folder)
         self.manifest = manifest or Manifest(settings)
         self.open_records = self.peak_open_records = 0
         self.share = self.resumed_share = 0.0
@@ -275,7 +274,7 @@ class _Job:
             self.shard_count += 1
             entry = finished.pop(shard.index, None)
             if self.known_shards is not None and shard.index >= self.known_shards:
-                raise ChangedRunError(_refusal(self.folder, "the input has more records than it had"))
+                raise ChangedRunError(refusal(self.folder, "the input has more records than it had"))
             if entry is None:
                 self.counts[shard.index] = shard.count
                 self.shares[shard.index] = shard.share
@@ -285,10 +284,10 @@ class _Job:
                 continue
             if entry.digest != shard.digest:
                 last = entry.first + entry.records - 1
-                raise ChangedRunError(_refusal(self.folder, f"records {entry.first} to {last} of the input changed"))
+                raise ChangedRunError(refusal(self.folder, f"records {entry.first} to {last} of the input changed"))
             self.share = self.resumed_share = shard.share
         if finished:
-            raise ChangedRunError(_refusal(self.folder, "the input has fewer records than it had"))
+            raise ChangedRunError(refusal(self.folder, "the input has fewer records than it had"))
 
     def _join_errors(self) -> None:
         """errors.jsonl: the bad records of all finished shards, in order."""
@@ -299,62 +298,15 @@ class _Job:
         store(self.folder / ERRORS, bytes(content))
 
 
-def resolve_methods(
-    methods: Sequence[str | Method | Mapping[str, Any]], options: Mapping[str, Any], smooth: float | None, kind: str
-) -> tuple[CorpusMethod, ...]:
-    """The methods, built and checked; `options` go to each method that has them, and must be known to one."""
-    if isinstance(methods, str) or not methods:
-        raise OptionError("methods is a list of methods, such as ['marc', 'occlusion']")
-    resolved: list[CorpusMethod] = []
-    unused = set(options)
-    for entry in methods:
-        spec: dict[str, Any] = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
-        name, values = spec["name"], dict(spec.get("options") or {})
-        if isinstance(name, str) and name in METHODS:
-            known = {option.name for option in fields(METHODS[name])}
-            known |= {"preset"} if METHODS[name].presets.get(kind) else set()
-            applicable = {key: value for key, value in options.items() if key in known}
-            unused -= set(applicable)
-            values = applicable | values
-        method = resolve_method(name, values, kind)
-        resolved.append(CorpusMethod(spec.get("title") or method.name, method, spec.get("smooth", smooth)))
-    if unused:
-        names = ", ".join(method.method.name for method in resolved)
-        raise OptionError(f"no option {', '.join(sorted(unused))} in {names}; 'rationales methods NAME' lists options")
-    titles = [method.title for method in resolved]
-    if len(set(titles)) < len(titles):
-        raise OptionError("two methods have the same name; give them titles: occlusion:window=1:title=single")
-    return tuple(resolved)
-
-
-def check_columns(source: CorpusInput) -> None:
-    """Raise a DataError where the first file lacks a column or cannot be read, before anything is explained."""
-    file = next(source.files())
-    if file.format == "parquet":
-        header = header_of(Path(file.path))
-        if header is not None and source.columns.text not in header:
-            raise DataError(
-                f"{file.name} has no column {source.columns.text!r}; say --text-column, one of: {', '.join(header)}"
-            )
-    if file.path == "-" or file.format in ("text", "image"):
-        return
-    row, _ = next(source.rows(file), (None, 0))
-    if row is None:
-        return
-    if getattr(row, "ends_file", False):
-        raise DataError(f"{getattr(row, 'location', file.name)}: {getattr(row, 'message', '')}")
-    if file.format in ("csv", "tsv") and row.values and source.columns.text not in row.values:
-        known = ", ".join(row.values)
-        raise DataError(f"{file.name} has no column {source.columns.text!r}; say --text-column, one of: {known}")
-
-
 def _prepared_folder(folder: Path) -> Path:
     """The output folder, which must be new, empty, or of an earlier run."""
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file; give a folder for the results")
     _make_folder(folder)
-    own = {MANIFEST, ERRORS, SHARDS, SHARD_ERRORS, LOCK}
-    foreign = [path.name for path in folder.iterdir() if path.name not in own and not path.name.endswith(".part")]
+    result_names = {MANIFEST, ERRORS, SHARDS, SHARD_ERRORS, LOCK}
+    foreign = [
+        path.name for path in folder.iterdir() if path.name not in result_names and not path.name.endswith(".part")
+    ]
     if foreign and not (folder / MANIFEST).exists():
         raise OptionError(
             f"{folder} holds other files ({foreign[0]}, …) and no manifest; give a new or an empty folder"
@@ -371,37 +323,6 @@ def _make_folder(folder: Path) -> None:
         raise StorageError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
-def _check_settings(stored: Mapping[str, Any], current: Mapping[str, Any], folder: Path) -> None:
-    """Raise a ChangedRunError where a setting differs from that of the earlier run."""
-    if differences := sorted(_differences(stored, current, ""), key=lambda line: line.startswith("the code")):
-        raise ChangedRunError(_refusal(folder, "; ".join(differences[:3])))
-
-
-def _differences(stored: Any, current: Any, name: str) -> Iterator[str]:
-    if isinstance(stored, Mapping) and isinstance(current, Mapping):
-        for key in sorted({*stored, *current}):
-            yield from _differences(stored.get(key), current.get(key), f"{name}.{key}" if name else key)
-    elif isinstance(stored, list) and isinstance(current, list) and len(stored) == len(current):
-        for number, (before, now) in enumerate(zip(stored, current, strict=True)):
-            yield from _differences(before, now, f"{name}[{number}]")
-    elif stored != current and name.endswith(".code"):
-        yield f"the code of {name.removesuffix('.code')} changed"
-    elif stored != current:
-        yield f"{name} was {_short(stored)} and is {_short(current)}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _refusal(folder: Path, difference: str) -> str:
-    return (
-        f"{folder} holds results of another run: {difference}. Give another folder, the same input and "
-        "options as before, or --restart to remove the earlier results"
-    )
-
-
 def _name(model: Model | str | os.PathLike[str] | None) -> str | None:
     return os.fspath(model) if isinstance(model, (str, os.PathLike)) else None
 
@@ -410,13 +331,3 @@ def _loaded(model: Model | str | os.PathLike[str] | None, source: ModelSource) -
     if model is None or isinstance(model, (str, os.PathLike)):
         return source.load()
     return model
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "rationales": __version__,
-        "torch": torch.__version__,
-        "transformers": version("transformers"),
-        "pyarrow": version("pyarrow"),
-        "python": platform.python_version(),
-    }

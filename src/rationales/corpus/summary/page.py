@@ -11,7 +11,7 @@ from typing import Any
 
 from rationales.corpus.manifest import store
 from rationales.corpus.results import CorpusResults
-from rationales.corpus.statistics import (
+from rationales.corpus.summary.statistics import (
     BINS,
     MIN_DOCUMENTS,
     SPURIOUS_LIFT,
