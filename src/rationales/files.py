@@ -19,8 +19,11 @@ def write_text(path: str | os.PathLike[str], content: str) -> Path:
     return write_bytes(path, raw)
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write `content` to a temporary file beside `path`, then rename it; returns the path."""
+def write_bytes(path: str | os.PathLike[str], content: bytes, *, durable: bool = False) -> Path:
+    """Write `content` to a temporary file beside `path`, then rename it; returns the path.
+
+    `durable`: on the disk before this returns, so that a power failure cannot take it back.
+    """
     target = Path(path)
     if target.is_dir():
         raise InputError(f"cannot write {target}: it is a folder; give a file name")
@@ -33,8 +36,13 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
+        if durable:
+            _sync_folder(target.parent)
     except BaseException as error:  # Ctrl-C included: no half-written file stays behind
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
@@ -65,6 +73,17 @@ def decode(raw: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         position = f"byte {error.start} is {raw[error.start]:#04x}"
         raise InputError(f"{name} is not UTF-8 ({position}); convert it to UTF-8 first") from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, where the system can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _umask() -> int:

@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import corpus
 import explain_images
 import input_marginalization
 import peers
@@ -152,3 +153,12 @@ def test_a_mistake_is_one_line(monkeypatch, capsys):
         timing.run(speed.main)
     assert left.value.code == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_corpus(found):
+    pytest.importorskip("pyarrow")
+    figures, printed = found(corpus, "--quick", "--method", "random", "--parts", "overhead")
+    overhead = figures["overhead"]
+    assert overhead["texts"] == 16
+    assert overhead["bytes_per_word"] > 0
+    assert "run / bare" in printed

@@ -2,6 +2,9 @@
 
 from rationales.cli.app import app, main
 from rationales.cli.compare import compare as _compare
+from rationales.cli.corpus import report as _report
+from rationales.cli.corpus import run as _run
+from rationales.cli.corpus import show as _show
 from rationales.cli.dry_run import dry_run as _dry_run
 from rationales.cli.evaluate import evaluate as _evaluate
 from rationales.cli.explain import explain as _explain
@@ -15,7 +18,7 @@ from rationales.cli.train_masker import train_masker as _train_masker
 
 __all__ = ["app", "main", "prepare_libraries"]
 
-_COMMANDS = (_explain, _compare, _evaluate, _stability, _reproduce, _dry_run, _train_masker)
+_COMMANDS = (_explain, _compare, _run, _show, _report, _evaluate, _stability, _reproduce, _dry_run, _train_masker)
 _LISTS = (_models, _methods, _metrics)
 for _command in (*_COMMANDS, *_LISTS):
     app.command()(_command)

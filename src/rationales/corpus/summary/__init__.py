@@ -1,0 +1,1 @@
+"""The summary of a corpus run: statistics in one pass, and the page that shows them."""

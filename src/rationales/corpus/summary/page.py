@@ -1,0 +1,213 @@
+"""A corpus run as a page: distributions, the most and least certain records, words that matter, and where to look.
+
+The page loads nothing and runs no script. Ids, texts, words and labels all go through `display_text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rationales.corpus.manifest import store
+from rationales.corpus.results import CorpusResults
+from rationales.corpus.summary.statistics import (
+    BINS,
+    MIN_DOCUMENTS,
+    SPURIOUS_LIFT,
+    MethodStatistics,
+    WordCounts,
+    spurious_words,
+    statistics_of,
+    top_words,
+)
+from rationales.errors import RationalesError
+from rationales.report.html.document import asset, footer, head
+from rationales.report.html.marked_text import display_text, escape
+from rationales.report.html.page import page
+from rationales.report.wording import percent
+
+FOLDER = "report"  # inside the folder of the results
+RECORD_PAGES = "records"
+MAX_LABELS = 8  # classes with a list of words of their own, the most frequent ones
+PLOTS = {
+    "certainty": "Probability of the target, full input",
+    "rationale": "Given the rationale alone",
+    "complement": "Given everything but the rationale",
+    "share": "Share of the input that is selected",
+}
+_COLUMNS = ("position", "id", "method", "target", "p_full", "p_rationale", "p_complement", "selected", "units", "text")
+_COLUMNS += ("pair", "starts", "lengths", "text_units", "spans", "image", "notes")  # type: ignore[assignment]  # longer
+RECORD_LISTS = (
+    ("most_certain", "Most certain", "The highest probabilities of the target."),
+    ("least_certain", "Least certain", "The lowest probabilities of the target: close decisions."),
+    (
+        "least_sufficient",
+        "Rationales that do not suffice",
+        "The probability falls most when the model is given the rationale alone: do not trust these.",
+    ),
+)
+
+
+def write_report(results: CorpusResults, folder: Path | None = None) -> Path:
+    """Write index.html and a page for each record that it lists; returns the path of index.html."""
+    home = folder or results.folder / FOLDER
+    statistics = statistics_of(results.rows(_COLUMNS))
+    try:
+        (home / RECORD_PAGES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RationalesError(f"cannot make the folder {home}: {error.strerror}") from None
+    for position in sorted(_listed_positions(statistics)):
+        content = page(results.record(f"#{position}"))
+        store(home / RECORD_PAGES / f"{position}.html", content.encode("utf-8", "replace"))
+    index = home / "index.html"
+    store(index, corpus_page(results, statistics).encode("utf-8", "replace"))
+    return index
+
+
+def corpus_page(results: CorpusResults, statistics: dict[str, MethodStatistics]) -> str:
+    """The summary page."""
+    style = "".join(map(asset, ("article.css", "page.css", "corpus.css")))
+    model = results.provenance["model"]["name"]
+    totals = results.manifest.totals()
+    state = "" if results.manifest.complete else " · not complete"
+    facts = (("records", "records"), ("explained", "explained"), ("failed", "failed"), ("skipped", "skipped"))
+    items = "".join(f"<li><b>{totals[key]:,}</b>{name}</li>" for key, name in facts)
+    reasons = "".join(
+        f"<li>{number:,} × {display_text(reason)}</li>" for reason, number in results.manifest.reasons().items()
+    )
+    notes = f'<aside class="notes" aria-label="Failed records"><ul>{reasons}</ul></aside>' if reasons else ""
+    kicker = f"{display_text(model)} · {display_text(', '.join(results.methods))}{state}"
+    return "\n".join(
+        (
+            head(f"Corpus: {model}", style),
+            '<body class="rationales corpus">',
+            "<main>",
+            f'<header class="lead"><p class="kicker">{kicker}</p><h1>What decides across the corpus?</h1>',
+            f'<ul class="facts">{items}</ul>{notes}</header>',
+            *(_article(title, entry) for title, entry in statistics.items()),
+            "</main>",
+            footer(),
+            "</body>",
+            "</html>",
+            "",
+        )
+    )
+
+
+def _article(title: str, statistics: MethodStatistics) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{display_text(label)}</th><td>{number:,}</td>'
+        f"<td>{percent(number / statistics.rows)}</td></tr>"
+        for label, number in statistics.targets.most_common()
+    )
+    kinds = "".join(
+        f'<tr><th scope="row">{display_text(kind)}</th><td>{number:,}</td>'
+        f"<td>{percent(number / statistics.rows)}</td></tr>"
+        for kind, number in statistics.notes.most_common()
+    )
+    tables = [("Explained label", rows), ("Note on a rationale", kinds)]
+    columns = "".join(f"<div>{_listing((name, 'records', 'share'), body)}</div>" for name, body in tables if body)
+    return "\n".join(
+        (
+            f"<article><header><h2>{display_text(title)}</h2></header>",
+            f'<div class="columns">{columns}</div>',
+            f'<section><h3>Distributions</h3><div class="plots">{"".join(_plots(statistics))}</div></section>',
+            _word_section(statistics),
+            _spurious_section(statistics),
+            *_record_sections(statistics),
+            "</article>",
+        )
+    )
+
+
+def _plots(statistics: MethodStatistics) -> Iterator[str]:
+    for name, caption in PLOTS.items():
+        counts = statistics.histograms[name]
+        peak = max(counts) or 1
+        bars = "".join(
+            f'<rect x="{number * 5}" y="{84 - 84 * value / peak:.2f}" width="4.6" height="{84 * value / peak:.2f}">'
+            f"<title>{number / BINS:.2f}–{(number + 1) / BINS:.2f}: {value:,}</title></rect>"
+            for number, value in enumerate(counts)
+        )
+        mean = statistics.sums[name] / statistics.rows
+        yield (
+            f"<figure><figcaption>{escape(caption)}, mean <b>{mean:.2f}</b></figcaption>"
+            f'<svg viewBox="0 0 100 84" preserveAspectRatio="none" role="img" aria-label="{escape(caption)}">'
+            f"{bars}</svg>"
+            '<p class="axis"><span>0</span><span>0.5</span><span>1</span></p></figure>'
+        )
+
+
+def _word_section(statistics: MethodStatistics) -> str:
+    lists = [("All records", top_words(statistics.all_words()))]
+    for label, _ in statistics.targets.most_common(MAX_LABELS):
+        lists.append((label, top_words(statistics.words.get(label, {}))))
+    columns = "".join(f"<div><h4>{display_text(label)}</h4>{_words(words)}</div>" for label, words in lists if words)
+    if not columns:
+        return ""
+    dropped = f" {statistics.dropped_words:,} rare words were left out." if statistics.dropped_words else ""
+    caption = (
+        "Words by how often they are part of a rationale where they occur, ranked by the lower end of the 95 % "
+        f"interval of that rate, where it is above the rate of all words; "
+        f"words in fewer than {MIN_DOCUMENTS} records are left out.{dropped}"
+    )
+    section = f'<p class="caption">{escape(caption)}</p><div class="columns">{columns}</div>'
+    return f"<section><h3>Words that matter</h3>{section}</section>"
+
+
+def _words(words: Sequence[tuple[str, WordCounts]]) -> str:
+    body = "".join(
+        f'<tr><th scope="row"><bdi>{display_text(word)}</bdi></th><td>{percent(counts.rate())}</td>'
+        f"<td>{counts.occurrences:,}</td><td>{counts.documents:,}</td></tr>"
+        for word, counts in words
+    )
+    return _listing(("Word", "selected", "of", "records"), body)
+
+
+def _spurious_section(statistics: MethodStatistics) -> str:
+    suspects = spurious_words(statistics)
+    caption = (
+        "Function words, numbers, names, mark-up and single letters that are selected at least "
+        f"{SPURIOUS_LIFT:g} times as often as other words of the same label. A model that needs them may have learned "
+        "something that does not belong to the task. This is a reason to look, not a proof."
+    )
+    if not any(statistics.words.values()):
+        return ""
+    body = "".join(
+        f'<tr><th scope="row"><bdi>{display_text(word)}</bdi></th><td>{escape(reason)}</td>'
+        f"<td>{display_text(target)}</td><td>{percent(counts.rate())}</td><td>{counts.documents:,}</td></tr>"
+        for target, word, counts, reason in suspects
+    )
+    table = _listing(("Word", "looks like", "label", "selected", "records"), body) if body else "<p>None.</p>"
+    return f'<section><h3>Words that look spurious</h3><p class="caption">{escape(caption)}</p>{table}</section>'
+
+
+def _record_sections(statistics: MethodStatistics) -> Iterator[str]:
+    for name, heading, caption in RECORD_LISTS:
+        body = "".join(map(_record_row, getattr(statistics, name).listed()))
+        table = _listing(("Record", "", "label", "full", "rationale"), body)
+        yield f'<section><h3>{heading}</h3><p class="caption">{caption}</p><div class="wide">{table}</div></section>'
+
+
+def _record_row(record: dict[str, Any]) -> str:
+    address = f"{RECORD_PAGES}/{record['position']}.html"
+    return (
+        f'<tr><th scope="row"><a href="{address}">{display_text(record["id"])}</a></th>'
+        f'<td class="words"><bdi>{display_text(record["excerpt"])}</bdi></td><td>{display_text(record["target"])}</td>'
+        f"<td>{percent(record['p_full'])}</td><td>{percent(record['p_rationale'])}</td></tr>"
+    )
+
+
+def _listing(headings: Sequence[str], body: str) -> str:
+    header = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
+    return f'<table class="listing"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _listed_positions(statistics: dict[str, MethodStatistics]) -> set[int]:
+    return {
+        record["position"]
+        for entry in statistics.values()
+        for name, _, _ in RECORD_LISTS
+        for record in getattr(entry, name).listed()
+    }

