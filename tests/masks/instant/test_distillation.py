@@ -17,10 +17,10 @@ from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict
 from rationales.masks.instant.refine import refine
 from rationales.masks.instant.training import train, validation_loss
 from rationales.masks.optimizer import field_of
-from rationales.masks.settings import DEFAULT
+from rationales.masks.settings import CLAUSES
 from rationales.methods.marc_instant import MarcInstant
 
-OBJECTIVE = replace(DEFAULT, steps=20).on(None)
+OBJECTIVE = replace(CLAUSES, steps=20).on(None)
 BOTH = "the river was calm and the bridge was old and the joke was not good at all"
 LONG = f"{BOTH} {'and then the long quiet river went on past the mill and the field ' * 10}".strip()
 

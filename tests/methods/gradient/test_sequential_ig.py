@@ -24,7 +24,7 @@ def batch_of(module, tokenizer, texts=TEXTS):
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_equals_the_formula_written_out(family):
     batch, target = batch_of(*tiny(family)), torch.tensor([1, 0, 2])
-    scores = build("sequential-ig", {"steps": 12}).scores(batch, target).scores
+    scores = build("sequential-ig", {"steps": 12, "output": "logit"}).scores(batch, target).scores
     for row in (1, 2):
         length, index = batch.lengths[row], torch.tensor([row])
         piece = Piece(index, index, 0, length, full=True)
@@ -43,7 +43,7 @@ def test_equals_the_formula_written_out(family):
 
 def test_a_words_score_is_the_change_of_the_output_when_it_alone_returns():
     batch, target = batch_of(*tiny("bert")), torch.tensor([1, 0, 2])
-    scores = build("sequential-ig", {"steps": 30}).scores(batch, target).scores
+    scores = build("sequential-ig", {"steps": 30, "output": "logit"}).scores(batch, target).scores
     with torch.no_grad():
         full = batch.logits(batch.ones()).gather(1, target[:, None])[:, 0]
         for unit in range(batch.size[1]):
@@ -61,7 +61,7 @@ def test_words_that_the_model_adds_up_get_exactly_their_weights():
         "My soup and bread",
         target="a",
         method="sequential-ig",
-        options={"steps": 2},
+        options={"steps": 2, "output": "logit"},
     )
     assert result.scores == pytest.approx([0.0, 3.0, 0.0, 0.0], abs=1e-5)
 
