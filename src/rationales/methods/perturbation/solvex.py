@@ -64,11 +64,11 @@ class Solvex(Method):
         if self.removal == "delete" and not isinstance(batch, TextBatch):
             raise OptionError("solvex deletes units of text models only; use removal=baseline")
         groups = feature_groups(batch, self.cell)
-        least = self.passes_per_set * int(groups.count.max())
-        if self.passes < least:
+        min_passes = self.passes_per_set * int(groups.count.max())
+        if self.passes < min_passes:
             raise OptionError(
-                f"solvex needs {least} forward passes for the first step on a row of {int(groups.count.max())} units, "
-                f"and the budget is {self.passes}; set passes={least} or more"
+                f"solvex needs {min_passes} forward passes for the first step on a row of {int(groups.count.max())} units, "
+                f"and the budget is {self.passes}; set passes={min_passes} or more"
             )
         search = _Search(self, batch, target, groups)
         order = search.run(progress)  # (S, g) position of each group
