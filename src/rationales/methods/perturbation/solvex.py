@@ -67,8 +67,8 @@ class Solvex(Method):
         min_passes = self.passes_per_set * int(groups.count.max())
         if self.passes < min_passes:
             raise OptionError(
-                f"solvex needs {min_passes} forward passes for the first step on a row of {int(groups.count.max())} units, "
-                f"and the budget is {self.passes}; set passes={min_passes} or more"
+                f"solvex needs {min_passes} forward passes for the first step on a row of {int(groups.count.max())} "
+                f"units, and the budget is {self.passes}; set passes={min_passes} or more"
             )
         search = _Search(self, batch, target, groups)
         order = search.run(progress)  # (S, g) position of each group
