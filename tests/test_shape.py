@@ -60,12 +60,13 @@ class TestExplain:
         assert shaped.options["shape"] == "clauses"
         assert "shape" not in plain.options
 
-    def test_smoothing_comes_first(self, model):
-        smoothed = explain(model, snap=False, smooth=2.0)
+    def test_with_a_shape_spans_alone_are_smoothed(self, model):
+        plain, smoothed = explain(model, snap=False), explain(model, snap=False, smooth=2.0)
         shaped = explain(model, snap=False, smooth=2.0, shape="clauses")
         batch = model.batch(model.encode([model.read(LONG_TEXT, None)]))
         order = clause_scores(torch.from_numpy(smoothed.scores)[None], batch)[0].numpy()
-        assert np.array_equal(smoothed.scores, shaped.scores)
+        assert not np.array_equal(plain.scores, smoothed.scores)
+        assert np.array_equal(plain.scores, shaped.scores)
         assert np.array_equal(shaped.selected(), shaped.rule.select(order))
 
     def test_a_short_text_has_no_clauses_to_shape(self, model):

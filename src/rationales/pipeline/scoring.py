@@ -136,18 +136,19 @@ def shaped_scores(
 ) -> tuple[Tensor, Tensor | None]:
     """(S, n) twice: the scores of units, and the scores that a rationale is selected by where they are others.
 
-    `smooth`: width of a Gaussian over neighbouring units, for both. `shape`: "clauses": by the method's own spans where
-    it has some, else by its scores shaped in the same way; "none": by the scores of units; None: as the method does it.
+    `smooth`: width of a Gaussian over neighbouring units. `shape`: "clauses": by the method's own spans where it has
+    some, else by its scores shaped in the same way; "none": by the scores of units; None: as the method does it. With
+    "clauses", only the spans are smoothed, as MaRC smooths only its own.
     """
     scores, span_scores = attribution.scores, attribution.span_scores
-    if smooth is not None:
-        scores = smooth_scores(scores, batch, smooth)
-        span_scores = None if span_scores is None else smooth_scores(span_scores, batch, smooth)
-    if shape == "none":
-        return scores, None
-    if shape == "clauses" and span_scores is None and batch.grid is None:
-        span_scores = clause_scores(scores, batch)
-    return scores, span_scores
+    smoothed = scores if smooth is None else smooth_scores(scores, batch, smooth)
+    if shape == "none" or (span_scores is None and batch.grid is not None):
+        return smoothed, None
+    if span_scores is not None and smooth is not None:
+        span_scores = smooth_scores(span_scores, batch, smooth)
+    if shape == "clauses":
+        return scores, clause_scores(smoothed, batch) if span_scores is None else span_scores
+    return smoothed, span_scores
 
 
 def first_nonfinite(values: Tensor) -> int | None:

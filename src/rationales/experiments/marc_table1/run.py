@@ -240,8 +240,9 @@ def _remarks(accuracy: float, keys: Collection[str], reduced: bool = False) -> l
         )
     if any(key.endswith(SHAPED) for key in keys):
         remarks.append(
-            "Shaped by clauses: scores are smoothed where that is better by the same criterion, and then shaped as "
-            "MaRC shapes its spans (halo, shrink and closing, with the settings of its default)."
+            "Shaped by clauses: the scores that spans are selected by are smoothed where that is better by the same "
+            "criterion, and then shaped as MaRC shapes its spans (halo, shrink and closing, with the settings of its "
+            "default); the scores of words stay as they are, as MaRC's do."
         )
     if {*row_specs.MARC_WITH_SPANS, *(key for key in keys if key.endswith(SHAPED))} & set(keys):
         remarks.append(
