@@ -54,8 +54,18 @@ def reproduce(
     cache: Cache = None,
     no_cache: NoCache = False,
     tf32: Annotated[bool, Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card.")] = False,
-    runs: Annotated[int | None, Option(help="Models that are trained for each setting (gt-…).")] = None,
+    runs: Annotated[
+        int | None,
+        Option(help="Models that are trained for each setting (gt-…, im-table2), random ones for im-sanity."),
+    ] = None,
     jobs: Annotated[int | None, Option(help="Runs at once, each in its own process (gt-…).")] = None,
+    filler: Annotated[
+        str | None, Option(help="Masked language model of the im-… tables, by name, id or folder.")
+    ] = None,
+    samples: Annotated[int | None, Option(help="Perturbed texts of LIME (im-…); by default 1000.")] = None,
+    train_texts: Annotated[
+        int | None, Option(help="Training texts of ROAR (im-table2, im-appendix); by default 5000.")
+    ] = None,
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
 
@@ -85,14 +95,21 @@ def reproduce(
         raise OptionError("give --cache or --no-cache, not both")
     experiment = EXPERIMENTS[table or ""]
     counts = {"limit": limit, "validation": validation, "runs": runs, "jobs": jobs}
+    counts |= {"samples": samples, "train_texts": train_texts}
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise OptionError(f"--{name} must be at least 1, not {value}")
+            raise OptionError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
     if passes is not None and passes < 0:
         raise OptionError(f"--passes must be 0 (the paper's settings) or more, not {passes}")
-    for name, option in {**counts, "passes": passes, "model": model, "tf32": tf32 or None}.items():
+    for name, option in {
+        **counts,
+        "passes": passes,
+        "model": model,
+        "tf32": tf32 or None,
+        "filler": filler,
+    }.items():
         if option is not None and name != "limit" and name not in experiment.accepted_options:
-            raise OptionError(f"{table} takes no --{name}")
+            raise OptionError(f"{table} takes no --{name.replace('_', '-')}")
     made_folder(out)
     prepare_libraries()
     from rationales.report.terminal.progress import progress
@@ -113,12 +130,17 @@ def reproduce(
                 tf32=tf32,
                 runs=runs,
                 jobs=jobs,
+                filler=filler,
+                samples=samples,
+                train_texts=train_texts,
                 progress=report,
                 log=lambda line: typer.echo(line, err=True),
             )
         )
     if out is not None:
         write_table(outcome.table, out, outcome.to_markdown(), outcome.printed_metrics)
+        for number, (_, further, reference) in enumerate(outcome.further_tables, start=2):
+            write_table(further, out, further.to_markdown(reference), name=f"table{number}")
         _draw(outcome, out)
     if as_json:
         typer.echo(outcome.table.to_json(), nl=False)
@@ -158,5 +180,8 @@ def _show(outcome: ExperimentReport) -> None:
         typer.echo(outcome.to_markdown(), nl=False)
         return
     show_table(replace(outcome.table, metrics=outcome.printed_metrics), outcome.reference, console)
+    for title, further, reference in outcome.further_tables:
+        console.print(Markdown(f"## {title}"))
+        show_table(further, reference, console)
     for title, text in outcome.sections:
         console.print(Markdown(f"## {title}\n\n{text}"))

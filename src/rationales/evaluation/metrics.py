@@ -123,7 +123,13 @@ _ALL = (
            None, "study", _table_of_its_own),
 )  # fmt: skip
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
-STUDY_COLUMNS = {"sanity-sign-changes": True, "sanity-score-change": True, "sanity-rank-correlation": False}  # higher?
+STUDY_COLUMNS = {  # columns of tables that are no metrics by name -> whether higher is better
+    "sanity-sign-changes": True,
+    "sanity-score-change": True,
+    "sanity-rank-correlation": False,
+    "deletion-bert": False,
+    "roar-bert-sst2": False,
+}
 
 
 def list_metrics() -> list[Metric]:

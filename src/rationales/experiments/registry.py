@@ -28,6 +28,9 @@ class Request:
     tf32: bool = False  # use TF32 matrix products on an NVIDIA GPU: faster, less precise
     runs: int | None = None  # number of models that are trained for each setting
     jobs: int | None = None  # number of runs in parallel, each in its own process
+    filler: str | None = None  # masked language model, by name, id or folder
+    samples: int | None = None  # perturbed texts of LIME
+    train_texts: int | None = None  # training texts of ROAR, evenly spread over the training set
     progress: Callable[[float], None] | None = None  # called with the completed share
     log: Callable[[str], None] | None = None  # called with one line for every row
 
@@ -42,13 +45,16 @@ class ExperimentReport:
     sections: tuple[tuple[str, str], ...]  # title and Markdown of each further section
     title: str
     draw_figures: Callable[[Path], Sequence[Path]] | None = None  # writes figures to a folder, returns their paths
+    further_tables: tuple[tuple[str, Table, str | None], ...] = ()  # title, table and its reference row
 
     def to_markdown(self) -> str:
         """The complete report."""
         from dataclasses import replace
 
         table = replace(self.table, metrics=self.printed_metrics).to_markdown(self.reference)
-        blocks = [f"# {self.title}\n\n{table}", *(f"## {title}\n\n{text}" for title, text in self.sections)]
+        further = [f"## {title}\n\n{other.to_markdown(reference)}" for title, other, reference in self.further_tables]
+        sections = [f"## {title}\n\n{text}" for title, text in self.sections]
+        blocks = [f"# {self.title}\n\n{table}", *further, *sections]
         return "\n\n".join(block.rstrip() for block in blocks) + "\n"
 
 
@@ -115,6 +121,39 @@ def _ground_truth(name: str, title: str, figure: str, needs: str) -> Experiment:
     return Experiment(name, title, paper, needs, rows, run, options)
 
 
+_PHAM = "Pham et al., Double Trouble: How to not Explain a Text Classifier's Decisions Using Counterfactuals"
+_FILLERS = "the classifiers and fillers of zoo/ with the MiniLM encoder (make experiments)"
+_INPUT_MARGINALIZATION = (
+    ("im-table1a", "Deletion and Deletion-BERT: each favours its own operation", "Table 1a", "sst-2, e-snli-l2"),
+    ("im-table1b", "Deletion and Deletion-BERT with another filler", "Table 1b", "sst-2"),
+    ("im-table2", "ROAR and ROAR-BERT: leave-one-out and Input Marginalization", "Table 2", "sst-2"),
+    ("im-table3", "Agreement with human highlights", "Table 3", "sst, e-snli-l2, eraser-multirc"),
+    ("im-table4", "Accuracy on the texts that methods perturb", "Table 4", "sst, e-snli-l2, eraser-multirc"),
+    ("im-sanity", "Scores under random weights", "Table A5", "sst-2, e-snli-l2"),
+    ("im-appendix", "Magnitude, coverage, the filler, the threshold, LIME under ROAR", "Tables A1-A4, A6, Figure 4",
+     "sst, sst-2, e-snli-l2, eraser-multirc"),
+)  # fmt: skip
+
+
+def _input_marginalization(name: str, title: str, where: str, data: str) -> Experiment:
+    """A table of Input Marginalization, leave-one-out and LIME."""
+
+    def run(request: Request) -> ExperimentReport:
+        from rationales.experiments.input_marginalization.tables import reproduce
+
+        return reproduce(name, request)
+
+    def rows() -> Sequence[str]:
+        from rationales.experiments.input_marginalization.tables import row_names
+
+        return row_names(name)
+
+    options = ("model", "filler", "samples", "tf32", "runs")
+    options += ("train_texts",) if name in ("im-table2", "im-appendix") else ()
+    needs = f"the data sets {data} (--data, else downloaded) and {_FILLERS}"
+    return Experiment(name, title, f"{_PHAM}, {where}", needs, rows, run, options)
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
@@ -130,5 +169,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             accepted_options=("model", "validation", "passes", "tf32"),
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
+        *(_input_marginalization(*entry) for entry in _INPUT_MARGINALIZATION),
     )
 }

@@ -19,11 +19,12 @@ from scipy.stats import ttest_ind_from_stats
 import rationales
 from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
-from rationales.evaluation.retraining import classifier_training
+from rationales.evaluation.retraining import classifier_training, labelled_tokens
 from rationales.evaluation.retraining.data_split import divide
 from rationales.evaluation.retraining.reduced_texts import reduced_texts
-from rationales.evaluation.retraining.roar import roar, roar_tests
+from rationales.evaluation.retraining.roar import RoarVariant, roar, roar_tables
 from rationales.evaluation.retraining.settings import RetrainingSettings
+from rationales.evaluation.retraining.significance import roar_tests
 from rationales.evaluation.retraining.starting_points import starting_point
 from rationales.evaluation.tables.statistics import welch
 from rationales.evaluation.tables.table import Cell, Table, TableRow
@@ -98,7 +99,7 @@ class TestReducedTexts:
         (source,) = reduced_texts(self.encoded("good"), [np.array([1.0])], 0.1, "delete")
         assert source.text == ""
         start = starting_point(self.model, QUICK)
-        tokens = classifier_training.tokenize_texts(start, [source], [1])
+        tokens = labelled_tokens.tokenize_texts(start, [source], [1])
         assert tokens.ids == [[2, 3]]  # [CLS] and [SEP]
 
     def test_a_text_without_scores_stays(self):
@@ -167,7 +168,7 @@ class TestTraining:
         settings = RetrainingSettings(epochs=2, learning_rate=1e-3, batch_size=4, seeds=2)
         start = starting_point(model, settings)
         texts = [model.read(item.text, None) for item in examples(12)]
-        data = classifier_training.tokenize_texts(start, texts, [0, 1] * 6)
+        data = labelled_tokens.tokenize_texts(start, texts, [0, 1] * 6)
         state = torch.random.get_rng_state()
         first = dict(classifier_training.train_and_test(start, data, data, [0, 1], settings))
         torch.manual_seed(99)
@@ -180,7 +181,7 @@ class TestTraining:
         assert torch.equal(start.copy(1).get_parameter(name), model.networks[0].module.get_parameter(name))
 
     def test_every_epoch_sees_every_text_once(self):
-        order = classifier_training.batch_order(10, 0, replace(QUICK, epochs=2, batch_size=4))
+        order = labelled_tokens.batch_order(10, 0, replace(QUICK, epochs=2, batch_size=4))
         assert [len(step) for step in order] == [4, 4, 2, 4, 4, 2]
         assert sorted(torch.cat(order[:3]).tolist()) == list(range(10))
         assert order[0].tolist() != order[3].tolist()
@@ -231,7 +232,7 @@ class TestTogether:
         texts = [
             model.read(" ".join(item.text.split()[: 3 + number % 5]), None) for number, item in enumerate(examples(10))
         ]
-        data = classifier_training.tokenize_texts(start, texts, [0, 1] * 5)
+        data = labelled_tokens.tokenize_texts(start, texts, [0, 1] * 5)
         trained = []
         plain = classifier_training.accuracy
         monkeypatch.setattr(classifier_training, "accuracy", lambda *a: (trained.append(a[0]), plain(*a))[1])
@@ -251,6 +252,40 @@ class TestTogether:
         assert result["occlusion"].cells["roar@0%"].estimate.mean > 0.9
         assert result["occlusion"].cells["roar@10%"].estimate.mean < 0.65
         assert result["random"].cells["roar@10%"].estimate.mean > 0.75
+
+    def test_variants_share_scores_and_passes(self):
+        """Several ways of removal at once give the tables of each alone; without dropout, up to rounding."""
+        model = rationales.load(*bag_of_words())
+        settings = replace(QUICK, together=True, levels=(0.1,), seeds=2)
+        filler = known_filler({position: {"room": 1.0} for position in range(9)})
+        variants = [RoarVariant(), RoarVariant("roar-bert", "fill", filler)]
+        data = {"train": examples(60), "settings": settings}
+        tables = roar_tables(model, examples(40, 1), [SHARP], variants, **data)
+        assert [table.metrics for table in tables] == [("roar@0%", "roar@10%"), ("roar-bert@0%", "roar-bert@10%")]
+        alone = roar(model, examples(40, 1), [SHARP], removal="fill", filler=filler, **data)
+        for row, other in zip(tables[1].rows, alone.rows, strict=True):
+            for name, cell in row.cells.items():
+                assert np.allclose(cell.values, other.cells[name].values, atol=0.051)  # two of 40 texts
+
+    def test_groups_that_do_not_fit_together_are_trained_after_one_another(self, monkeypatch):
+        settings = replace(QUICK, together=True, levels=(0.1,), seeds=2)
+        model, sizes = rationales.load(*bag_of_words()), []
+        plain = classifier_training.train_together
+        monkeypatch.setattr(classifier_training, "MAX_TOGETHER", 4)
+        monkeypatch.setattr(classifier_training, "train_together", lambda *a: (sizes.append(len(a[0])), plain(*a))[1])
+        roar(model, examples(20, 1), [SHARP], train=examples(20), settings=settings)
+        assert sizes == [4, 2]  # three cells (nothing removed, occlusion, random) of two seeds
+
+    def test_batches_of_similar_length_still_read_every_text_once_an_epoch(self):
+        lengths = np.random.default_rng(0).integers(3, 40, 50)
+        settings = replace(QUICK, epochs=2, batch_size=8, by_length=True)
+        orders = [labelled_tokens.batch_order(50, seed, settings, lengths) for seed in (0, 1)]
+        for order in orders:
+            assert sorted(torch.cat(order[:7]).tolist()) == list(range(50))
+            spread = max(np.ptp(lengths[step.numpy()]) for step in order)
+            assert spread < np.ptp(lengths) / 2
+        assert [len(step) for step in orders[0]] == [len(step) for step in orders[1]]
+        assert orders[0][0].tolist() != orders[1][0].tolist()
 
     def test_decoders_and_the_embedded_model_are_refused(self):
         for model in (rationales.load(*tiny("llama", num_labels=2)), rationales.load()):

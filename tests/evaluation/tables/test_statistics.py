@@ -14,7 +14,7 @@ from reference import metrics as literal
 
 from rationales.errors import OptionError
 from rationales.evaluation.agreement.overlap import human_ceiling
-from rationales.evaluation.tables.statistics import compare, estimate, holm, rank_correlation
+from rationales.evaluation.tables.statistics import compare, estimate, holm, rank_correlation, student_p
 
 
 class TestEstimate:
@@ -136,3 +136,11 @@ class TestRankCorrelation:
     def test_scipy_is_imported_when_it_is_needed(self):
         code = "import sys, rationales, rationales.evaluation.evaluate; sys.exit('scipy.stats' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1.7, 4.0, 7.9, 30.0, 400.0])
+@pytest.mark.parametrize("statistic", [0.0, 0.01, -0.7, 2.1, 8.0, 40.0])
+def test_students_p_value_is_scipys(statistic, freedom):
+    from scipy.stats import t as student
+
+    assert student_p(statistic, freedom) == pytest.approx(2 * student.sf(abs(statistic), freedom), rel=1e-7)

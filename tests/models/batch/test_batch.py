@@ -14,7 +14,7 @@ from models.echo import echo
 
 import rationales
 from rationales.models.batch import Noise, pack
-from rationales.models.batch.rows import fold
+from rationales.models.batch.rows import distinct_rows, fold
 from rationales.models.text.tokens import TextInput
 
 TEXTS = [
@@ -63,9 +63,42 @@ class TestPack:
         groups = [[cost[row] for row in group] for group in pack(cost, budget)]
         assert all(min(before) >= max(after) for before, after in pairwise(groups))
 
+    @given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 300), st.none() | st.integers(1, 200))
+    def test_equals_the_literal_rule_row_by_row(self, cost, budget, sufficient_cost):
+        assert list(pack(cost, budget, sufficient_cost)) == packed_row_by_row(cost, budget, sufficient_cost)
+
     @given(st.lists(st.integers(1, 100), min_size=1, max_size=60))
     def test_one_group_when_everything_fits(self, cost):
         assert len(list(pack(cost, max(cost) * len(cost)))) == 1
+
+
+def packed_row_by_row(cost, budget, sufficient_cost):
+    """Longest rows first; a row begins a new group where the group is full, or sufficient and the row much shorter."""
+    groups = [[]]
+    for row in sorted(range(len(cost)), key=lambda row: -cost[row]):
+        if groups[-1]:
+            longest, shortest = cost[groups[-1][0]], cost[groups[-1][-1]]
+            full = longest * (len(groups[-1]) + 1) > budget
+            sufficient = sufficient_cost is not None and longest * len(groups[-1]) >= sufficient_cost
+            if full or (sufficient and cost[row] < (longest if shortest == longest else 0.9 * longest)):
+                groups.append([])
+        groups[-1].append(row)
+    return groups
+
+
+class TestDistinctRows:
+    @given(st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=1, max_size=40))
+    def test_finds_the_first_of_equal_rows(self, lines):
+        first, inverse = distinct_rows(torch.tensor(lines))
+        assert [lines[first[number]] for number in inverse.tolist()] == lines
+        assert sorted(first.tolist()) == sorted({lines.index(line) for line in lines})
+
+    def test_rows_of_the_same_hash_are_told_apart(self, monkeypatch):
+        monkeypatch.setattr("rationales.models.batch.rows.mix", lambda value: value * 0)
+        matrix = torch.tensor([[1, 2], [2, 1], [1, 2]])
+        first, inverse = distinct_rows(matrix)
+        assert matrix[first[inverse]].tolist() == matrix.tolist()
+        assert len(first) == 2
 
 
 class TestLogits:

@@ -198,3 +198,16 @@ class TestLoading:
         filler = Filler(*tiny_filler(), "tiny")
         assert copy.deepcopy(filler) is filler
         assert str(filler) == "tiny"
+
+
+def test_short_texts_are_filled_in_beside_a_long_one_that_comes_first(monkeypatch):
+    """Rows of one group have different numbers of masks; the places that a row lacks lie inside of it."""
+    filler = Filler(*tiny_filler(), "tiny")
+    monkeypatch.setattr(prediction, "token_budget", lambda *_: 16)  # the long text goes alone
+    texts = ["the soup was cold and the bread was old , but nobody laughed at the bridge", "a dull joke", "good day"]
+    encoded = encode(texts)
+    kept = [np.ones(len(item.units), dtype=bool) for item in encoded]
+    kept[0][-1] = kept[1][0] = kept[1][2] = kept[2][0] = False
+    together = filler.fill(encoded, kept)
+    alone = [filler.fill([item], [marks])[0] for item, marks in zip(encoded, kept, strict=True)]
+    assert [source.text for source in together] == [source.text for source in alone]

@@ -25,6 +25,7 @@ from rationales.models.text.tokens import EncodedText, TextInput
 
 DELETE_ONE, REPLACE_ONE, LIME = "delete-one", "replace-one", "lime"
 OPERATIONS = (DELETE_ONE, REPLACE_ONE, LIME)
+TEXTS_AT_ONCE = 64  # whose forms are made and classified together
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,19 +56,24 @@ def accuracy_drop(
     """Accuracy on labelled texts, and on all forms of them that an operation makes.
 
     `delete-one`: each word in turn is deleted; `replace-one`: each becomes the filler's likeliest word, which may be
-    the word itself; `lime`: `samples` forms, in each of which a random number of random words, uniform from 1 to all,
-    is deleted. A text of one word has one form in the first two, and without the word it is empty.
+    the word itself; of a text with more words than `samples`, so many random ones. `lime`: `samples` forms, in each of
+    which a random number of random words, uniform from 1 to all, is deleted. A text of one word has one form in the
+    first two, and without the word it is empty.
     """
     text_model, inputs, labels = _labelled(model, examples)
     masked_lm = _checked(operation, samples, filler, text_model)
     full = predicted_classes(text_model, [item.source for item in inputs]) == labels
     changed, forms = np.zeros(len(inputs)), 0
-    for number, item in enumerate(inputs):
-        texts = _forms(item, operation, samples, masked_lm, seed)
-        changed[number] = float((predicted_classes(text_model, texts) == labels[number]).mean())
-        forms += len(texts)
+    for begin in range(0, len(inputs), TEXTS_AT_ONCE):
+        numbers = range(begin, min(begin + TEXTS_AT_ONCE, len(inputs)))
+        texts_of_inputs = _forms([inputs[number] for number in numbers], operation, samples, masked_lm, seed)
+        classes = predicted_classes(text_model, [text for texts in texts_of_inputs for text in texts])
+        counts = [len(texts) for texts in texts_of_inputs]
+        for number, predicted in zip(numbers, np.split(classes, np.cumsum(counts)[:-1]), strict=True):
+            changed[number] = float((predicted == labels[number]).mean())
+        forms += sum(counts)
         if progress is not None:
-            progress((number + 1) / len(inputs))
+            progress(numbers.stop / len(inputs))
     return AccuracyDrop(operation, full.astype(np.float64), changed, forms)
 
 
@@ -80,15 +86,23 @@ def lime_keeps(units: int, samples: int, key: int) -> np.ndarray:
     return kept
 
 
-def _forms(item: EncodedText, operation: str, samples: int, filler: Filler | None, seed: int) -> list[TextInput]:
-    n = len(item.units)
-    if operation == LIME:
-        keeps = lime_keeps(n, samples, content_key(seed, item.source.text, item.source.pair))
-    else:
-        keeps = ~np.eye(n, dtype=bool)
+def _forms(
+    inputs: Sequence[EncodedText], operation: str, samples: int, filler: Filler | None, seed: int
+) -> list[list[TextInput]]:
+    """The perturbed forms of each text."""
+    keeps_of_inputs = []
+    for item in inputs:
+        n, key = len(item.units), content_key(seed, item.source.text, item.source.pair)
+        keeps = lime_keeps(n, samples, key) if operation == LIME else ~np.eye(n, dtype=bool)
+        if len(keeps) > samples:
+            random = np.random.default_rng(key & 0xFFFFFFFFFFFFFFFF)
+            keeps = keeps[np.sort(random.choice(n, samples, replace=False))]
+        keeps_of_inputs.append(keeps)
     if operation == REPLACE_ONE and filler is not None:
-        return filler.fill([item] * n, list(keeps))
-    return [rewrite(item, kept) for kept in keeps]
+        repeated = [item for item, keeps in zip(inputs, keeps_of_inputs, strict=True) for _ in keeps]
+        filled = iter(filler.fill(repeated, [kept for keeps in keeps_of_inputs for kept in keeps]))
+        return [[next(filled) for _ in keeps] for keeps in keeps_of_inputs]
+    return [[rewrite(item, kept) for kept in keeps] for item, keeps in zip(inputs, keeps_of_inputs, strict=True)]
 
 
 def _labelled(model: Any, examples: Sequence[Any]) -> tuple[TextModel, list[EncodedText], np.ndarray]:
@@ -106,8 +120,8 @@ def _labelled(model: Any, examples: Sequence[Any]) -> tuple[TextModel, list[Enco
 def _checked(operation: str, samples: int, filler: Any, model: TextModel) -> Filler | None:
     if operation not in OPERATIONS:
         raise OptionError(f"texts are perturbed by {', '.join(OPERATIONS)}, not {operation!r}")
-    if operation == LIME and samples < 1:
-        raise OptionError(f"lime needs at least one sample, not {samples}")
+    if samples < 1:
+        raise OptionError(f"{operation} needs at least one sample, not {samples}")
     if operation != REPLACE_ONE:
         return None
     masked_lm = load_filler(filler, model.networks[0].baseline.device)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.errors import InputError
-from rationales.evaluation.retraining.classifier_training import LabelledTokens
+from rationales.evaluation.retraining.labelled_tokens import LabelledTokens
 from rationales.evaluation.retraining.settings import RetrainingSettings
 from rationales.evaluation.retraining.starting_points import StartingPoint
 from rationales.files import read_text, write_text

@@ -7,22 +7,21 @@ what is left. The more accuracy is lost, the better the scores; random scores ar
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from rationales.evaluation.collecting import Progress, cached_row_scores, progress_of_step
-from rationales.evaluation.entries import RANDOM, MethodEntry, ResolvedEntry, resolve_entries
-from rationales.evaluation.faithfulness.measure import INPUTS_AT_ONCE, required_filler
+from rationales.evaluation.entries import MethodEntry, ResolvedEntry, resolve_entries
+from rationales.evaluation.faithfulness.measure import required_filler
 from rationales.evaluation.preparation import check_names, versions, whereabouts
 from rationales.evaluation.protocols import DELETE, Protocol
-from rationales.evaluation.retraining.classifier_training import tokenize_texts, train_and_test
+from rationales.evaluation.retraining.classifier_training import RetrainingTask, train_tasks
 from rationales.evaluation.retraining.data_split import check_classes, divide, labels_of
+from rationales.evaluation.retraining.labelled_tokens import tokenize_texts
 from rationales.evaluation.retraining.reduced_texts import reduced_texts
 from rationales.evaluation.retraining.result_files import (
     ResultFiles,
@@ -31,30 +30,31 @@ from rationales.evaluation.retraining.result_files import (
     weights_fingerprint,
 )
 from rationales.evaluation.retraining.settings import RetrainingSettings
+from rationales.evaluation.retraining.significance import with_tests
 from rationales.evaluation.retraining.starting_points import StartingPoint, starting_point
 from rationales.evaluation.retraining.together_training import check_together
 from rationales.evaluation.scores.attribution import blend, predict
 from rationales.evaluation.scores.cache import model_fingerprint, open_cache
-from rationales.evaluation.tables.statistics import holm, welch
 from rationales.evaluation.tables.table import Cell, Table, TableRow, short
 from rationales.methods import Method
 from rationales.models.load import as_model
 from rationales.models.model import Model
+from rationales.models.text.model import TextModel
 from rationales.models.text.tokens import EncodedText, TextInput
 
 SCORING_SHARE = 0.3  # of the progress bar; the rest is training
+TEXTS_AT_ONCE = 1024  # scored together
+
+CellKey = tuple[str, int | None, float]  # name of the variant, number of the entry, level; ("", None, 0.0): all words
 
 
 @dataclass(frozen=True)
-class RoarTest:
-    """Two-sample t-test (Welch, two-sided) of the accuracies of two rows at one level."""
+class RoarVariant:
+    """A way of removing words: the name of its columns, `delete` or `fill`, and the masked language model of `fill`."""
 
-    metric: str
-    first: str
-    second: str
-    difference: float  # of the mean accuracies, first minus second
-    p: float
-    adjusted: float  # after Holm's correction over all tests of the table
+    name: str = "roar"
+    removal: str = DELETE
+    filler: Any = None
 
 
 def roar(
@@ -77,64 +77,87 @@ def roar(
     that the model predicts, in training and test texts alike. `removal`: delete (ROAR) or fill (ROAR-BERT). `cache`: a
     folder for scores and accuracies; an interrupted table goes on with the next classifier.
     """
+    variant = RoarVariant("roar" if removal == DELETE else "roar-bert", removal, filler)
+    return roar_tables(
+        model, examples, methods, [variant], train=train, settings=settings, smooth=smooth, seed=seed,
+        progress=progress, cache=cache,
+    )[0]  # fmt: skip
+
+
+def roar_tables(
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
+    examples: Sequence[Any],
+    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry],
+    variants: Sequence[RoarVariant],
+    *,
+    train: Sequence[Any] | None = None,
+    settings: RetrainingSettings | None = None,
+    smooth: float | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    cache: Any = None,
+    coarse: bool = False,
+) -> list[Table]:
+    """`roar` for several ways of removing words: methods score once, and classifiers may all be trained together.
+
+    `coarse`: on a GPU, methods that need no gradients score a copy of the model in half precision.
+    """
     model = as_model(model)
     chosen = settings or RetrainingSettings()
     entries = resolve_entries(methods, smooth, model.kind)
     start = starting_point(model, chosen)
     if chosen.together:
         check_together(start.module, start.tokenizer)
-    masked_lm = required_filler(filler, Protocol(removal=removal, levels=(0.5,)), model)
-    reduced_texts([], [], 0.5, removal, masked_lm)  # an error for a missing filler before any work
+    variants = [_with_filler(variant, model) for variant in variants]
     sets = _sets(model, examples, train, chosen, seed)
     chance = check_classes(sets.train_labels, sets.test_labels, model.labels)
     score_cache = open_cache(cache)
     results = ResultFiles(None if score_cache is None else score_cache.folder / "retraining")
-    scores = _scores(model, sets, entries, seed, score_cache, _part_of(progress, 0.0, SCORING_SHARE))
+    forward_model = model.coarse() if coarse and isinstance(model, TextModel) else model
+    scores = _scores(model, forward_model, sets, entries, seed, score_cache, _part_of(progress, 0.0, SCORING_SHARE))
+    cells: dict[CellKey, list[TextInput]] = {("", None, 0.0): sets.sources}
+    for variant in variants:
+        for number in range(len(entries)):
+            for level in chosen.levels:
+                key = (variant.name, number, level)
+                cells[key] = reduced_texts(sets.encoded, scores[number], level, variant.removal, variant.filler, seed)
+    titles = [entry.title for entry in entries]
     training = _part_of(progress, SCORING_SHARE, 1.0)
-    name = "roar" if removal == DELETE else "roar-bert"
-    weights = weights_fingerprint(start)
-    jobs = [(None, 0.0), *((number, level) for number in range(len(entries)) for level in chosen.levels)]
-    accuracies: dict[tuple[int | None, float], tuple[float, ...]] = {}
-    for done, (number, level) in enumerate(jobs):
-        report = progress_of_step(training, done, len(jobs))
-        texts = sets.sources
-        if number is not None:
-            texts = reduced_texts(sets.encoded, scores[number], level, removal, masked_lm, seed)
-        facts = {"row": "nothing removed" if number is None else entries[number].title, "level": level, "metric": name}
-        accuracies[number, level] = _accuracies(
-            start,
-            sets,
-            texts,
-            chosen,
-            seed,
-            results,
-            weights,
-            facts,
-            report,
-        )
+    accuracies = _accuracies(start, sets, cells, titles, chosen, seed, results, training)
     if progress is not None:
         progress(1.0)
-    rows = [_row(entry, number, name, accuracies, chosen) for number, entry in enumerate(entries)]
     failures = [
         f"{entry.title}: no scores for {missing} of {len(sets.encoded)} texts, which were left as they are."
         for entry, values in zip(entries, scores, strict=True)
         if (missing := sum(item is None for item in values))
     ]
-    table = Table(
-        rows=tuple(rows),
-        metrics=(f"{name}@0%", *(_column(name, level) for level in chosen.levels)),
-        inputs=tuple(f"seed {number}" for number in range(chosen.seeds)),
-        protocol=None,
-        selection="",
-        model=model.name,
-        baseline=model.baseline,
-        seed=seed,
-        versions=versions(),
-        remarks=(start.remark, *_reading(accuracies[None, 0.0], chance), *failures, *results.remarks()),
-        recipe=_recipe(name, sets, chosen, masked_lm),
-        unit="seeds",
-    )
-    return _with_tests(table)
+    remarks = (start.remark, *_reading(accuracies["", None, 0.0], chance), *failures, *results.remarks())
+    return [
+        with_tests(
+            Table(
+                rows=tuple(_row(entry, n, variant.name, accuracies, chosen) for n, entry in enumerate(entries)),
+                metrics=(f"{variant.name}@0%", *(_column(variant.name, level) for level in chosen.levels)),
+                inputs=tuple(f"seed {number}" for number in range(chosen.seeds)),
+                protocol=None,
+                selection="",
+                model=model.name,
+                baseline=model.baseline,
+                seed=seed,
+                versions=versions(),
+                remarks=remarks,
+                recipe=_recipe(variant, sets, chosen),
+                unit="seeds",
+            )
+        )
+        for variant in variants
+    ]
+
+
+def _with_filler(variant: RoarVariant, model: Model) -> RoarVariant:
+    """The variant with its masked language model loaded; an error where it is missing, before any work."""
+    masked_lm = required_filler(variant.filler, Protocol(removal=variant.removal, levels=(0.5,)), model)
+    reduced_texts([], [], 0.5, variant.removal, masked_lm)
+    return replace(variant, filler=masked_lm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,21 +191,31 @@ def _sets(
 
 
 def _scores(
-    model: Model, sets: _Sets, entries: Sequence[ResolvedEntry], seed: int, cache: Any, progress: Progress | None
+    model: Model,
+    forward_model: Model,
+    sets: _Sets,
+    entries: Sequence[ResolvedEntry],
+    seed: int,
+    cache: Any,
+    progress: Progress | None,
 ) -> list[list[np.ndarray | None]]:
-    """For each entry the scores of all texts; the predicted class is explained."""
+    """For each entry the scores of all texts; the predicted class is explained. Texts of like lengths go together."""
     fingerprint = "" if cache is None else model_fingerprint(model)
-    scores: list[list[np.ndarray | None]] = [[] for _ in entries]
-    starts = range(0, len(sets.encoded), INPUTS_AT_ONCE["text"])
-    for chunk_number, begin in enumerate(starts):
-        chunk = sets.encoded[begin : begin + INPUTS_AT_ONCE["text"]]
+    forward_fingerprint = fingerprint if forward_model is model else f"{fingerprint} in half"
+    scores: list[list[np.ndarray | None]] = [[None] * len(sets.encoded) for _ in entries]
+    order = np.argsort([len(item.units) for item in sets.encoded], kind="stable")
+    chunks = np.array_split(order, range(TEXTS_AT_ONCE, len(order), TEXTS_AT_ONCE))
+    for chunk_number, numbers in enumerate(chunks):
+        chunk = [sets.encoded[number] for number in numbers]
         targets = predict(model, chunk).argmax(-1).tolist()
         batch = model.batch(chunk, seed)
-        for number, entry in enumerate(entries):
-            done = chunk_number * len(entries) + number
-            report = progress_of_step(progress, done, len(starts) * len(entries))
-            raw = cached_row_scores(model, chunk, entry.method, targets, seed, cache, fingerprint, report)
-            scores[number] += [item.scores for item in blend(batch, chunk, raw, entry.smooth, entry.shape)]
+        for entry_number, entry in enumerate(entries):
+            report = progress_of_step(progress, chunk_number * len(entries) + entry_number, len(chunks) * len(entries))
+            inside = {"gradients", "attention"} & {*entry.method.needs}
+            network, name = (model, fingerprint) if inside else (forward_model, forward_fingerprint)
+            raw = cached_row_scores(network, chunk, entry.method, targets, seed, cache, name, report)
+            for number, item in zip(numbers, blend(batch, chunk, raw, entry.smooth, entry.shape), strict=True):
+                scores[entry_number][number] = item.scores
     return scores
 
 
@@ -193,80 +226,50 @@ def _part_of(progress: Progress | None, begin: float, end: float) -> Progress | 
 def _accuracies(
     start: StartingPoint,
     sets: _Sets,
-    texts: Sequence[TextInput],
+    cells: Mapping[CellKey, Sequence[TextInput]],
+    titles: Sequence[str],
     settings: RetrainingSettings,
     seed: int,
     results: ResultFiles,
-    weights: str,
-    facts: Mapping[str, Any],
     progress: Progress | None,
-) -> tuple[float, ...]:
-    """Accuracy of each seed on these texts, from files where they are there."""
-    count = len(sets.train_labels)
-    train = tokenize_texts(start, texts[:count], sets.train_labels)
-    test = tokenize_texts(start, texts[count:], sets.test_labels)
-    data = data_fingerprint(train, test)
+) -> dict[CellKey, tuple[float, ...]]:
+    """Accuracy of each seed on the texts of each cell, from files where they are there; equal texts are used once."""
+    count, weights = len(sets.train_labels), weights_fingerprint(start)
     seeds = [seed + number for number in range(settings.seeds)]
-    keys = {number: result_key(weights, data, settings, number) for number in seeds}
-    known = {number: accuracy for number in seeds if (accuracy := results.get(keys[number])) is not None}
-    missing = [number for number in seeds if number not in known]
-    for number, accuracy in train_and_test(start, train, test, missing, settings, progress):
-        known[number] = accuracy
-        results.put(keys[number], accuracy, seed=number, **facts)
-    return tuple(known[number] for number in seeds)
+    keys: dict[CellKey, list[str]] = {}
+    tasks: dict[str, tuple[RetrainingTask, dict[str, Any]]] = {}
+    for cell, texts in cells.items():
+        variant, number, level = cell
+        train = tokenize_texts(start, texts[:count], sets.train_labels)
+        test = tokenize_texts(start, texts[count:], sets.test_labels)
+        data = data_fingerprint(train, test)
+        keys[cell] = [result_key(weights, data, settings, member) for member in seeds]
+        row = "nothing removed" if number is None else titles[number]
+        for member, key in zip(seeds, keys[cell], strict=True):
+            facts = {"seed": member, "row": row, "level": level, "metric": variant or "roar"}
+            tasks.setdefault(key, (RetrainingTask(train, test, member), facts))
+    known = {key: accuracy for key in tasks if (accuracy := results.get(key)) is not None}
+    missing = [key for key in tasks if key not in known]
+    for number, accuracy in train_tasks(start, [tasks[key][0] for key in missing], settings, progress):
+        known[missing[number]] = accuracy
+        results.put(missing[number], accuracy, **tasks[missing[number]][1])
+    return {cell: tuple(known[key] for key in cell_keys) for cell, cell_keys in keys.items()}
 
 
 def _row(
     entry: ResolvedEntry,
     number: int,
     name: str,
-    accuracies: Mapping[tuple[int | None, float], tuple[float, ...]],
+    accuracies: Mapping[CellKey, tuple[float, ...]],
     settings: RetrainingSettings,
 ) -> TableRow:
-    cells = {f"{name}@0%": Cell(accuracies[None, 0.0])}
-    cells |= {_column(name, level): Cell(accuracies[number, level]) for level in settings.levels}
+    cells = {f"{name}@0%": Cell(accuracies["", None, 0.0])}
+    cells |= {_column(name, level): Cell(accuracies[name, number, level]) for level in settings.levels}
     return TableRow(entry.title, cells, entry.method.name, asdict(entry.method), entry.smooth)
 
 
 def _column(name: str, level: float) -> str:
     return f"{name}@{100 * level:g}%"
-
-
-def roar_tests(table: Table) -> list[RoarTest]:
-    """Every two rows at every level by Welch's two-sample t-test over seeds, corrected after Holm; NaN for one seed."""
-    pairs = [
-        (metric, first, second)
-        for metric in table.metrics
-        if not metric.endswith("@0%")
-        for first, second in combinations(table.rows, 2)
-    ]
-    tests = [welch(first.cells[metric].values, second.cells[metric].values) for metric, first, second in pairs]
-    adjusted = holm([p for _, p in tests]) if tests else []
-    return [
-        RoarTest(metric, first.title, second.title, difference, p, value)
-        for (metric, first, second), (difference, p), value in zip(pairs, tests, adjusted, strict=True)
-    ]
-
-
-def _with_tests(table: Table) -> Table:
-    """The table with its tests among the remarks: against random scores first, then between methods."""
-    if len(table.inputs) < 2:
-        return replace(table, remarks=(*table.remarks, "One seed: no t-test. Train at least two, better five."))
-    titles = {row.title for row in table.rows if row.method == RANDOM}
-    lines = []
-    for metric in table.metrics[1:]:
-        tests = [test for test in roar_tests(table) if test.metric == metric]
-        tests.sort(key=lambda test: test.second not in titles)
-        written = [
-            f"{test.first} − {test.second} {short(test.difference)}, p = {_p(test.p)} (Holm {_p(test.adjusted)})"
-            for test in tests
-        ]
-        lines.append(f"{metric}, two-sample t-tests (Welch, over seeds): {'; '.join(written)}.")
-    return replace(table, remarks=(*table.remarks, *lines))
-
-
-def _p(value: float) -> str:
-    return "–" if math.isnan(value) else "< .0001" if value < 0.0001 else f"{value:.4f}".lstrip("0")
 
 
 def _reading(unchanged: Sequence[float], chance: float) -> tuple[str, ...]:
@@ -280,13 +283,14 @@ def _reading(unchanged: Sequence[float], chance: float) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _recipe(name: str, sets: _Sets, settings: RetrainingSettings, filler: Any) -> str:
+def _recipe(variant: RoarVariant, sets: _Sets, settings: RetrainingSettings) -> str:
     levels = ", ".join(f"{100 * level:g}" for level in settings.levels)
-    how = "deleted" if filler is None else f"filled in together by {filler.name}"
+    how = "deleted" if variant.filler is None else f"filled in together by {variant.filler.name}"
     texts = f"{len(sets.train_labels)} training and {len(sets.test_labels)} test texts"
     together = " (trained together)" if settings.together else ""
+    batches = f"batches of {settings.batch_size}{' texts of similar length' if settings.by_length else ''}"
     return (
-        f"{name}: the best {levels} % of the words (rounded down, at least one) {how} in {texts}; "
+        f"{variant.name}: the best {levels} % of the words (rounded down, at least one) {how} in {texts}; "
         f"{settings.seeds} classifiers each{together}, {settings.epochs} epochs, Adam {settings.learning_rate:g} "
-        f"falling linearly, batches of {settings.batch_size}, {settings.max_length} tokens."
+        f"falling linearly, {batches}, {settings.max_length} tokens."
     )

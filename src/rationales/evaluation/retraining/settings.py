@@ -28,7 +28,8 @@ class RetrainingSettings:
     clip: float = option(1.0, "largest norm of the gradient in a step")
     test_share: float = option(0.2, "share of each class that is held out where no training data are given")
 
-    together: bool = option(False, "train all seeds in one batched pass: faster for small encoders on a GPU")
+    together: bool = option(False, "train many classifiers in one batched pass: faster for small encoders on a GPU")
+    by_length: bool = option(False, "batches of texts of similar length: less padding, so faster")
 
     def __post_init__(self) -> None:
         try:
@@ -49,6 +50,7 @@ class RetrainingSettings:
                 raise OptionError(f"{name} is a number above 0, not {value!r}")
         check_option("test_share", self.test_share, "float", ())
         check_option("together", self.together, "bool", ())
+        check_option("by_length", self.by_length, "bool", ())
         check_option("start", self.start, "str", ())
         if not 0 < self.test_share < 1:
             raise OptionError(f"test_share lies between 0 and 1, not {self.test_share!r}")

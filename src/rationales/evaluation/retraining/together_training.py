@@ -1,23 +1,27 @@
 """Several classifiers trained in one batched pass: their weights are stacked, and each reads batches of its own.
 
-One step of all seeds costs one forward and backward pass over a batch that is as many times larger, which a GPU hardly
-notices if the model is small. Without dropout the weights are those of training one after the other, up to rounding;
-with dropout each classifier drops other units than it would alone.
+They may differ in their seeds and in their texts. A step of all of them costs one forward and backward pass over a
+batch that is as many times larger, which a GPU hardly notices if the model is small. Without dropout the weights are
+those of training one after the other, up to rounding; with dropout each classifier drops other units than it would
+alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from rationales.errors import ModelError, OptionError
+from rationales.evaluation.retraining.labelled_tokens import LabelledTokens, TokenRectangle
 from rationales.models.classes import Head, output_logits
 
-Steps = Iterable[Sequence[dict[str, Tensor]]]  # of each step, for each seed: arguments of the module, and "labels"
+Steps = Iterable[dict[str, Tensor]]  # of each step: arguments of the module, and "labels", all (classifiers, ...)
+CHECK_EVERY = 50  # steps between two looks at whether losses are finite: each look waits for the device
 
 
 def check_together(module: nn.Module, tokenizer: Any) -> None:
@@ -44,10 +48,7 @@ def needs_complete_mask(module: nn.Module) -> bool:
 def train_together(
     modules: Sequence[nn.Module], head: Head, steps: Steps, step_count: int, learning_rate: float, clip: float
 ) -> None:
-    """Train the modules in place with Adam; the learning rate falls linearly, gradients are clipped for each alone.
-
-    The batches of one step have the same shape for all seeds.
-    """
+    """Train the modules in place with Adam; the learning rate falls linearly, gradients are clipped for each alone."""
     for module in modules:
         module.train()
     parameters, buffers = stack_module_state(list(modules))
@@ -63,15 +64,17 @@ def train_together(
         return nn.functional.cross_entropy(logits, labels)
 
     losses = vmap(loss, randomness="different")
-    optimizer = torch.optim.Adam(parameters.values(), lr=learning_rate)
-    for number, batches in enumerate(steps):
+    on_gpu = next(iter(parameters.values())).device.type == "cuda"
+    optimizer = torch.optim.Adam(parameters.values(), lr=learning_rate, fused=on_gpu)
+    broken = torch.zeros((), dtype=torch.bool, device=next(iter(parameters.values())).device)
+    for number, stacked in enumerate(steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * (1 - number / step_count)
-        stacked = {name: torch.stack([batch[name] for batch in batches]) for name in batches[0]}
         labels = stacked.pop("labels")
         values = losses(parameters, buffers, stacked, labels)
-        if not bool(torch.isfinite(values).all()):
-            raise ModelError(f"the loss of a retrained classifier is not finite at step {number}; lower learning_rate")
+        broken |= ~torch.isfinite(values.detach()).all()
+        if (number % CHECK_EVERY == 0 or number == step_count - 1) and bool(broken):
+            raise ModelError(f"the loss of a retrained classifier is not finite by step {number}; lower learning_rate")
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(values.sum())
         _clip_each([weight.grad for weight in parameters.values() if weight.grad is not None], clip)
@@ -82,11 +85,48 @@ def train_together(
                 weight.copy_(parameters[name][position])
 
 
+def stacked_steps(
+    module: nn.Module, padding: int, data: Sequence[LabelledTokens], orders: Sequence[Sequence[Tensor]]
+) -> Iterator[dict[str, Tensor]]:
+    """The batches of every step, those of all classifiers stacked and padded to the same length.
+
+    data: the texts of each classifier, of which there are equally many; several may share them.
+    """
+    device = next(module.parameters()).device
+    distinct = list({id(texts): texts for texts in data}.values())
+    width = max(int(texts.lengths.max()) for texts in distinct)
+    rectangles = _joined([texts.rectangle(padding, device, width) for texts in distinct])
+    numbers_of_texts = {id(texts): number for number, texts in enumerate(distinct)}
+    first = torch.tensor([numbers_of_texts[id(texts)] * len(texts) for texts in data], device=device)
+    complete = needs_complete_mask(module)
+    for step in zip(*orders, strict=True):
+        longest = max(int(texts.lengths[rows.numpy()].max()) for texts, rows in zip(data, step, strict=True))
+        chosen = torch.from_numpy(np.stack([rows.numpy() for rows in step])).to(device) + first[:, None]  # (M, R)
+        arguments = rectangles.arguments(chosen.flatten(), longest)
+        labels = rectangles.labels[chosen]
+        stacked = {name: values.view(*chosen.shape, longest) for name, values in arguments.items()}
+        if complete:
+            mask = complete_mask(arguments["attention_mask"])
+            stacked["attention_mask"] = mask.view(*chosen.shape, *mask.shape[1:])
+        yield stacked | {"labels": labels}
+
+
+def _joined(rectangles: Sequence[TokenRectangle]) -> TokenRectangle:
+    """The rows of several rectangles of the same width, one after the other."""
+    types = [rectangle.types for rectangle in rectangles if rectangle.types is not None]
+    return TokenRectangle(
+        torch.cat([rectangle.ids for rectangle in rectangles]),
+        torch.cat(types) if types else None,
+        torch.cat([rectangle.attended for rectangle in rectangles]),
+        torch.cat([rectangle.labels for rectangle in rectangles]),
+    )
+
+
 def complete_mask(attention: Tensor) -> Tensor:
     """(R, T) of 0 and 1 -> (R, 1, T, T): what is added to attention logits, the lowest number for padding."""
     width = attention.shape[1]
     blocked = (1.0 - attention.float()) * torch.finfo(torch.float32).min
-    return blocked[:, None, None, :].expand(-1, 1, width, width)
+    return blocked[:, None, None, :].repeat(1, 1, width, 1)
 
 
 def _clip_each(gradients: Sequence[Tensor], largest: float) -> None:

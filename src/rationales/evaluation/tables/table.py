@@ -96,7 +96,7 @@ class Table:
             if name not in reference_row.cells:
                 continue
             by_row = {
-                row.title: _compare_cells(row.cells[name], reference_row.cells[name], seed)
+                row.title: compare_cells(row.cells[name], reference_row.cells[name], seed)
                 for row in self.rows
                 if row.title != reference and name in row.cells
             }
@@ -233,7 +233,8 @@ class Table:
         return self.to_markdown()
 
 
-def _compare_cells(row: Cell, reference: Cell, seed: int) -> Comparison:
+def compare_cells(row: Cell, reference: Cell, seed: int = 0) -> Comparison:
+    """How two cells of the same inputs differ: paired sign flips."""
     weights = recalls = None
     if row.weights is not None and reference.weights is not None:
         weights = (np.array(row.weights), np.array(reference.weights))

@@ -15,6 +15,7 @@ from rationales.methods.perturbation.filler_method import FillerMethod
 from rationales.methods.support.odds import ODDS_OUTPUTS, on_scale
 from rationales.methods.support.sliding_windows import Windows
 from rationales.models.batch import Batch
+from rationales.models.batch.rows import distinct_rows
 from rationales.models.classes import explained_output
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.filling.filler import Candidates, Filler
@@ -84,8 +85,8 @@ class InputMarginalization(FillerMethod):
         inside = (column < batch.size[1]) & hidden.gather(1, column.clamp(max=batch.size[1] - 1))
         units = torch.where(inside, batch.rows.unit[row[:, None], column.clamp(max=batch.size[1] - 1)], -1)
         phrases = torch.cat([batch.rows.input[row][:, None], units], 1)
-        distinct, inverse = torch.unique(phrases, dim=0, return_inverse=True)
-        distinct, inverse = distinct.to(filler.device), inverse.to(filler.device)
+        first_of_equal, inverse = distinct_rows(phrases)
+        distinct, inverse = phrases[first_of_equal].to(filler.device), inverse.to(filler.device)
         proposals = filler.candidates(
             rows,
             distinct[:, 0],

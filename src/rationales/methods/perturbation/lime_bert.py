@@ -12,6 +12,7 @@ from rationales.methods.method import Attribution, Progress
 from rationales.methods.perturbation.filler_method import FillerMethod
 from rationales.methods.support.linear_model import Kept, check_fit, fit_random_keeps
 from rationales.models.batch import Batch
+from rationales.models.batch.rows import distinct_rows
 from rationales.models.classes import OUTPUTS, explained_output
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.filling.filler import Filler
@@ -73,8 +74,8 @@ class LimeBert(FillerMethod):
         removed = torch.zeros(len(row), rows.table.units + 1, dtype=torch.long, device=batch.device)
         removed[:, -1] = batch.rows.input[row]
         removed[edit, batch.rows.unit[row[edit], column]] = 1
-        distinct, inverse = torch.unique(removed, dim=0, return_inverse=True)
-        distinct = distinct.to(filler.device)
+        first_of_equal, inverse = distinct_rows(removed)
+        distinct = removed[first_of_equal].to(filler.device)
         tokens = filler.likeliest(rows, distinct[:, -1], distinct[:, :-1] > 0, self.one_by_one).to(batch.device)
         token = tokens[inverse[edit], batch.rows.unit[row[edit], column]]
         new = token >= 0

@@ -21,6 +21,7 @@ from torch import Tensor
 from rationales.models.batch.contrast import Contrast
 
 MAX_PADDING_SHARE = 0.1  # of the longest row, in groups of sufficient cost
+HASHED_COLUMNS = 64  # at once, when equal rows are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,26 +135,53 @@ class Block:
         return Piece(torch.arange(len(row), device=row.device), row, self.view, self.size, self.full, packing)
 
 
-def pack(cost: Sequence[int], budget: int, sufficient_cost: int | None = None) -> Iterator[list[int]]:
+def pack(cost: Sequence[int] | np.ndarray, budget: int, sufficient_cost: int | None = None) -> Iterator[list[int]]:
     """Groups of row indices, longest rows first: (rows in the group) x (its longest row) stays within budget.
 
     A group of cost `sufficient_cost` takes no row whose padding would exceed `MAX_PADDING_SHARE` of the longest, and no
     padded row at all if all its rows have the same length.
     """
-    order = sorted(range(len(cost)), key=lambda row: -cost[row])
-    piece: list[int] = []
-    for row in order:
-        if piece:
-            longest = cost[piece[0]]
-            full = longest * (len(piece) + 1) > budget
-            shortest_allowed = longest if cost[piece[-1]] == longest else (1 - MAX_PADDING_SHARE) * longest
-            sufficient = sufficient_cost is not None and longest * len(piece) >= sufficient_cost
-            if full or (sufficient and cost[row] < shortest_allowed):
-                yield piece
-                piece = []
-        piece.append(row)
-    if piece:
-        yield piece
+    costs = np.asarray(cost)
+    order = np.argsort(-costs, kind="stable")
+    falling = -costs[order]  # rising numbers, as searchsorted needs them
+    begin = 0
+    while begin < len(order):
+        longest = float(-falling[begin])
+        end = begin + max(1, int(budget // longest)) if longest > 0 else len(order)
+        if sufficient_cost is not None and longest > 0:
+            shorter = int(np.searchsorted(falling, -longest, side="right"))  # first row that would be padded
+            enough = begin + max(1, math.ceil(sufficient_cost / longest))
+            allowed = -(1 - MAX_PADDING_SHARE) * longest
+            much_shorter = max(enough, int(np.searchsorted(falling, allowed, side="right")))
+            end = min(end, shorter if enough <= shorter else much_shorter)
+        yield order[begin:end].tolist()
+        begin = end
+
+
+def distinct_rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """(U,) indices of the first of all equal rows, and (E,) for every row the number of its equal among these.
+
+    matrix: (E, columns) whole numbers. Rows are compared by a hash of 64 bits, then exactly; two different rows of one
+    hash, which hardly ever happens, send all to the much slower `torch.unique`.
+    """
+    columns = torch.arange(matrix.shape[1], device=matrix.device)
+    factors = mix(columns + 1) | 1
+    hashes = torch.zeros(len(matrix), dtype=torch.int64, device=matrix.device)
+    for part in torch.split(columns, HASHED_COLUMNS):
+        hashes += (matrix[:, part].long() * factors[part]).sum(1)
+    _, inverse = torch.unique(mix(hashes), return_inverse=True)
+    first = _first_of_each(inverse)
+    if not bool((matrix[first[inverse]] == matrix).all()):
+        inverse = torch.unique(matrix, dim=0, return_inverse=True)[1]
+        first = _first_of_each(inverse)
+    return first, inverse
+
+
+def _first_of_each(number: Tensor) -> Tensor:
+    """(E,) numbers from 0 on, each at least once -> (U,) the index at which each stands first."""
+    count = int(number.max()) + 1 if len(number) else 0
+    index = torch.arange(len(number), device=number.device)
+    return torch.full((count,), len(number), device=number.device).scatter_reduce_(0, number, index, "amin")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -143,17 +144,17 @@ class TextBatch(Batch):
 
     def _outputs_of(self, edited: EditedRows, index: Tensor, view: Tensor) -> Tensor:
         """(U, outputs): the model's outputs for the edited rows `index` under these views, both (U,)."""
-        lengths, views = edited.lengths[index].tolist(), view.tolist()
+        lengths, views = edited.lengths[index].cpu().numpy(), view.cpu().numpy()
 
         def compute() -> Tensor:
             numbers: list[Tensor] = []
             outputs: list[Tensor] = []
-            for network_view in sorted(set(views)):
-                members = [number for number, row_view in enumerate(views) if row_view == network_view]
-                for group in pack([lengths[member] for member in members], self.budget, self._sufficient_cost):
-                    selected = [members[member] for member in group]
-                    size, shortest = lengths[selected[0]], lengths[selected[-1]]
-                    number = torch.tensor(selected, device=self.device)
+            for network_view in np.unique(views).tolist():
+                members = np.flatnonzero(views == network_view)
+                for group in pack(lengths[members], self.budget, self._sufficient_cost):
+                    selected = members[group]
+                    size, shortest = int(lengths[selected[0]]), int(lengths[selected[-1]])
+                    number = torch.from_numpy(selected).to(self.device)
                     chosen = index[number]
                     attended = (torch.arange(size, device=self.device) < edited.lengths[chosen][:, None]).long()
                     types = None if edited.types is None else edited.types[chosen, :size]
@@ -163,7 +164,7 @@ class TextBatch(Batch):
                     outputs.append(network.logits(ids, attended, types, lambda words: words, piece))
             return torch.cat(outputs)[torch.argsort(torch.cat(numbers))]
 
-        work = self.weights() * sum(lengths)
+        work = self.weights() * int(lengths.sum())
         with torch.no_grad(), limited_threads(work) if self.device.type == "cpu" else nullcontext():
             return self.fit(compute)
 

@@ -11,6 +11,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from rationales.models.batch.rows import distinct_rows
+
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
@@ -65,11 +67,7 @@ class EditedRows:
         columns = [self.ids, self.lengths[:, None], *(numbers[:, None] for numbers in group)]
         if self.types is not None:
             columns.append(self.types)
-        _, inverse = torch.unique(torch.cat(columns, 1).to(torch.int32), dim=0, return_inverse=True)
-        count = int(inverse.max()) + 1
-        order = torch.arange(len(inverse), device=inverse.device)
-        first = torch.full((count,), len(inverse), device=inverse.device).scatter_reduce_(0, inverse, order, "amin")
-        return first, inverse
+        return distinct_rows(torch.cat(columns, 1).to(torch.int32))
 
 
 def edit_rows(table: TokenTable, row: Tensor, keep: Tensor, insertions: Insertions | None = None) -> EditedRows:

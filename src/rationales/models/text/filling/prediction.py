@@ -119,15 +119,17 @@ class MaskedLanguageModel:
         member = torch.full((len(edited.ids), int(count.max())), -1, device=edit.device)
         member[edit, rank] = torch.arange(len(edit), device=edit.device)
         needed = torch.nonzero(count).flatten()
-        lengths, device = edited.lengths[needed].tolist(), edit.device
-        budget = max(token_budget(getattr(self.module, "config", None), max(lengths), device), max(lengths))
+        lengths, device = edited.lengths[needed].cpu().numpy(), edit.device
+        longest = int(lengths.max())
+        budget = max(token_budget(getattr(self.module, "config", None), longest, device), longest)
         masks = int(LOGITS_SHARE * available_bytes(device)) // (4 * len(self.vocabulary.words)) // member.shape[1]
-        work = weight_count(self.module) * sum(lengths)
+        work = weight_count(self.module) * int(lengths.sum())
         with limited_threads(work) if device.type == "cpu" else nullcontext():
             for packed_rows in pack(lengths, budget):
                 for group in torch.split(needed[torch.tensor(packed_rows, device=device)], max(1, masks)):
                     size, members = int(edited.lengths[group].max()), member[group]
-                    logits = self._run(edited, group, size, position[members.clamp(min=0)])
+                    positions = torch.where(members >= 0, position[members.clamp(min=0)], 0)  # (R, P), 0: not used
+                    logits = self._run(edited, group, size, positions)
                     yield members[members >= 0], logits[members >= 0]
 
     def _run(self, edited: EditedRows, group: Tensor, size: int, positions: Tensor) -> Tensor:

@@ -1,0 +1,198 @@
+"""All tables of Input Marginalization in one run, on a machine with a GPU and without the command line's packages.
+
+python -m bench.im_tables --data DIR --out OUT --minutes 8
+python -m bench.im_tables --data DIR --out OUT --tiny                      # a dry run: few texts, tiny random models
+
+--encoder: the encoder as `python -m zoo.paper_models.pack` packs it, where the PyPI package is not installed.
+--archives: classifiers.tar and fillers.tar of `python -m zoo.paper_models.train`, unpacked into zoo/ first.
+Under --out: im-tables.tar (NAME.md and NAME-1.json, NAME-2.json ... of every table; read them by Table.from_json),
+im-tables.md and log.txt, written again after every table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from rationales.errors import RationalesError
+from rationales.experiments.input_marginalization import table2
+from rationales.experiments.input_marginalization.rows import LIME_ROWS, PAIR_ROWS, TUNED_FILLER
+from rationales.experiments.input_marginalization.tables import TABLES, matrix_precision
+from rationales.experiments.input_marginalization.workspace import SOURCES, Workspace
+from rationales.experiments.registry import ExperimentReport, Request
+from rationales.files import write_bytes, write_text
+from rationales.models.delta import DELTA_FOLDER, ENCODER_PACKAGE
+
+STEPS = {  # what is computed, in the order of its importance -> minutes on an H200, estimated before the first run
+    "im-table1a": 0.5,
+    "im-table1b": 0.2,
+    "roar": 2.5,
+    "im-table2": 0.05,
+    "im-table4": 0.5,
+    "im-table3": 1.5,
+    "im-appendix": 0.5,
+    "im-sanity": 1.5,
+}
+
+
+class Results:
+    """Everything that comes back: an archive of the tables, one Markdown file of all, and the log."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.began = out, time.monotonic()
+        self.files: dict[str, str] = {}
+        self.reports: dict[str, str] = {}
+        self.lines: list[str] = []
+        out.mkdir(parents=True, exist_ok=True)
+
+    def tell(self, line: str) -> None:
+        """Print a line with the time, and keep it."""
+        self.lines.append(f"{time.monotonic() - self.began:7.1f} s  {line}")
+        print(self.lines[-1], flush=True)
+
+    def add(self, name: str, report: ExperimentReport) -> None:
+        """Store a table and write all files again."""
+        self.reports[name] = self.files[f"{name}.md"] = report.to_markdown()
+        tables = [report.table, *(table for _, table, _ in report.further_tables)]
+        for number, table in enumerate(tables, start=1):
+            self.files[f"{name}-{number}.json"] = table.to_json()
+        self.write()
+
+    def write(self) -> None:
+        """The archive, the Markdown file and the log."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
+            for file_name, content in self.files.items():
+                raw = content.encode()
+                entry = tarfile.TarInfo(file_name)
+                entry.size = len(raw)
+                archive.addfile(entry, io.BytesIO(raw))
+        write_bytes(self.out / "im-tables.tar", buffer.getvalue())
+        write_text(self.out / "im-tables.md", "\n\n".join(self.reports.values()) or "no table is finished\n")
+        write_text(self.out / "log.txt", "\n".join(self.lines) + "\n")
+
+
+def provide_encoder(packed: Path, folder: Path) -> None:
+    """Unpack the encoder so that it is found like the PyPI package."""
+    from zoo.paper_models.storage import unpack_encoder
+
+    package = folder / ENCODER_PACKAGE
+    unpack_encoder(packed, package / "model")
+    (package / "__init__.py").write_text("")
+    sys.path.insert(0, str(folder))
+
+
+def unpack_models(archives: Sequence[Path]) -> None:
+    """Put trained models into zoo/."""
+    for path in archives:
+        with tarfile.open(path) as archive:
+            archive.extractall(DELTA_FOLDER, filter="data")
+
+
+def tiny_workspace(request: Request) -> Workspace:
+    """A workspace of random models of two layers, all of them with the tokenizer of the encoder or of the package."""
+    import transformers
+
+    from rationales.models.catalogue import load_with_transformers
+    from rationales.models.text.bert import LightTokenizer
+
+    folder = Path(sys.modules["rationales.models.catalogue"].__file__ or "").parent / "embedded"
+    tokenizer = LightTokenizer(folder)
+    sentiment = load_with_transformers()
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 64, "pad_token_id": tokenizer.pad_token_id}
+    torch.manual_seed(0)
+
+    def classifier(labels: Sequence[str]) -> torch.nn.Module:
+        config = transformers.BertConfig(**sizes, id2label=dict(enumerate(labels)), num_labels=len(labels))
+        return transformers.BertForSequenceClassification(config).eval()
+
+    def filler() -> torch.nn.Module:
+        return transformers.BertForMaskedLM(transformers.BertConfig(**sizes)).eval()
+
+    models = {
+        "minilm-sst2": (sentiment, tokenizer),
+        "minilm-esnli": (classifier(("entailment", "neutral", "contradiction")), tokenizer),
+        "minilm-multirc": (classifier(("false", "true")), tokenizer),
+    }
+    names = ("minilm-filler", "minilm-filler-small", TUNED_FILLER)
+    return Workspace(request, models=models, fillers={name: (filler(), tokenizer) for name in names})
+
+
+def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minutes: float) -> None:
+    """The steps in turn; one that fails, or for which no time is left, does not keep the others from running."""
+    for name in steps:
+        remaining = minutes - (time.monotonic() - results.began) / 60
+        if remaining < min(STEPS[name], 0.5 * minutes):
+            results.tell(f"== {name}: left out, {remaining:.1f} minutes remain and about {STEPS[name]:g} are needed")
+            continue
+        results.tell(f"== {name}: about {STEPS[name]:g} of {remaining:.1f} minutes")
+        began = time.monotonic()
+        try:
+            if name == "roar":
+                rows = tuple(dict.fromkeys((*PAIR_ROWS, *LIME_ROWS)))
+                names = (table2.ROAR, table2.ROAR_BERT, table2.ROAR_TUNED)
+                table2.retrained_tables(workspace, [row for row in rows if _possible(workspace, row)], names)
+            else:
+                results.add(name, TABLES[name](workspace))
+        except Exception as error:  # noqa: BLE001 - machine time is scarce: the other tables are still made
+            traceback.print_exc()
+            results.tell(f"{name} FAILED: {type(error).__name__}: {error}")
+        results.tell(f"== {name}: {time.monotonic() - began:.1f} s")
+        results.write()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _possible(workspace: Workspace, row: str) -> bool:
+    return row != "lime-bert-sst2" or workspace.has_filler(TUNED_FILLER)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets, as archives or folders")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--minutes", type=float, default=8.0, help="of all tables together")
+    parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
+    parser.add_argument("--encoder", type=Path, help="packed encoder (carry/paper-models/minilm)")
+    parser.add_argument("--archives", type=Path, nargs="+", default=[], help="archives of trained models")
+    parser.add_argument("--limit", type=int, help="texts of each data set; by default all of SST, 700, 500 of MultiRC")
+    parser.add_argument("--train-texts", type=int, help=f"training texts of ROAR, by default {table2.TRAIN_TEXTS}")
+    parser.add_argument("--samples", type=int, help="samples of LIME, by default 1000")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tiny", action="store_true", help="a dry run: few texts, few samples, tiny random models")
+    args = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    results = Results(args.out)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    request = Request(
+        data=args.data, device=device, limit=args.limit, seed=args.seed, tf32=device == "cuda",
+        samples=args.samples, train_texts=args.train_texts, log=results.tell,
+    )  # fmt: skip
+    if args.tiny:
+        request = replace(request, limit=args.limit or 6, samples=30, train_texts=40, runs=2)
+    unpack_models(args.archives)
+    with tempfile.TemporaryDirectory() as folder, matrix_precision(request.tf32):
+        if args.encoder is not None:
+            provide_encoder(args.encoder, Path(folder))
+        workspace = tiny_workspace(request) if args.tiny else Workspace(request)
+        results.tell(f"{device}; data sets: {', '.join(workspace.available(list(SOURCES)))}")
+        run_steps(workspace, results, args.steps, args.minutes)
+    print("\n\n".join(results.reports.values()))
+    if not results.reports:
+        raise RationalesError("no table was finished")
+
+
+if __name__ == "__main__":
+    main()

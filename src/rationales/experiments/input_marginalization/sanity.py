@@ -1,0 +1,79 @@
+"""Table A5 and section 5.3: how far scores change when the classifier's weights are random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rationales.evaluation.entries import MethodEntry
+from rationales.evaluation.sanity.check import COLUMNS, SanitySettings, sanity_check
+from rationales.evaluation.tables.table import Table
+from rationales.experiments.claims import PaperClaim
+from rationales.experiments.input_marginalization.reporting import (
+    TitledTable,
+    lower_than_all,
+    make_report,
+    published,
+    reference_row,
+    settings_text,
+)
+from rationales.experiments.input_marginalization.rows import IM, LOO, PAIR_ROWS, ROWS, select_rows
+from rationales.experiments.input_marginalization.workspace import ESNLI, SST2, Workspace
+from rationales.experiments.registry import ExperimentReport
+
+RUNS = 3  # random heads, as in the paper
+CASCADE_TEXTS = 500
+PUBLISHED = (
+    ("tokens that change sign", "LOO-empty", "71.41 ± 17.12 %", "56.07 ± 21.82 %"),
+    ("tokens that change sign", "IM", "62.27 ± 17.75 %", "49.57 ± 20.35 %"),
+    ("mean absolute difference", "LOO-empty", "0.46 ± 0.18", "0.26 ± 0.14"),
+    ("mean absolute difference", "IM", "0.31 ± 0.12", "0.16 ± 0.12"),
+)
+
+
+def sanity(workspace: Workspace) -> ExperimentReport:
+    """Random heads on SST-2 and e-SNLI, and on SST-2 all weights in steps from the head down."""
+    rows = select_rows(workspace.request.rows, PAIR_ROWS)
+    keys = workspace.available([SST2, ESNLI])
+    titled: list[TitledTable] = []
+    for number, key in enumerate(keys):
+        titled.append((f"{workspace.texts(key).source.title}, random head", _table(workspace, key, rows, False), None))
+        workspace.progress((number + 1) / (len(keys) + 1))
+    titled.append(("SST-2, all weights random, in steps", _table(workspace, SST2, rows, True), None))
+    titled = [(title, table, reference_row(rows)) for title, table, _ in titled]
+    sections = [
+        ("The paper's own figures (BERT-base)", published(("", "row", "SST-2", "e-SNLI"), PUBLISHED)),
+        ("Settings", settings_text("im-sanity", workspace)),
+    ]
+    return make_report("im-sanity: random weights (Table A5)", titled, claims(titled), sections)
+
+
+def _table(workspace: Workspace, key: str, rows: Sequence[str], cascade: bool) -> Table:
+    limit = min(CASCADE_TEXTS, workspace.request.limit or CASCADE_TEXTS) if cascade else None
+    texts = workspace.texts(key, limit)
+    entries = [MethodEntry(ROWS[row].method, method=workspace.method(ROWS[row]), title=ROWS[row].title) for row in rows]
+    runs = workspace.request.runs or (1 if cascade else RUNS)
+    table = sanity_check(
+        texts.model,
+        texts.examples,
+        entries,
+        cascade=cascade,
+        settings=SanitySettings(runs=runs),
+        seed=workspace.request.seed,
+        cache=workspace.request.cache,
+    )
+    workspace.tell(f"{texts.source.title}: {'all weights' if cascade else 'the head'} random, {runs} times")
+    remark = "Scores in the mean change are divided by the text's largest, in the paper they lie in [-1, 1]."
+    return replace(table, remarks=(*table.remarks, remark))
+
+
+def claims(titled: Sequence[TitledTable]) -> list[PaperClaim]:
+    """IM looks at the classifier's weights less than leave-one-out does."""
+    return [
+        PaperClaim(
+            "5.3",
+            f"The scores of IM change their {name} less than those of LOO-empty",
+            tuple(lower_than_all(table, IM, [LOO], column, title) for title, table, _ in titled),
+        )
+        for name, column in (("sign", COLUMNS["sign"]), ("size", COLUMNS["size"]))
+    ]
