@@ -48,8 +48,9 @@ SHRINK_STRENGTH = 0.98  # of values below the threshold; below 1, so that their 
 CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the order inside a gap is kept
 SCORE_POWER = 2.0  # of a word's positive value relative to the highest, in scores word by word
 SOFTPLUS_SLOPE = 3.0  # of the function that makes values positive before the power; negative values keep their order
-SHORT_SPAN_SIGMA = 0.75  # of spans in short inputs, in units: a neighbour counts a sixth
-SPAN_PENALTY = 0.05  # added to the loss for each span of a rationale, when words are compared with spans
+SHORT_SPAN_SIGMA = 0.6  # of spans in short inputs, in units: a neighbour counts a sixteenth
+SPAN_PENALTY = 0.2  # added to the loss for each span of a rationale, when words are compared with spans
+LEAST_RANGE = 1e-9  # of values on one side of the edge
 GRID_KEEPS_AT_ONCE = {"cuda": 2**28}  # elements of the keeps of images at once, by device (1 GiB); elsewhere one size
 LOSS_SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one is selected
 
@@ -84,8 +85,9 @@ def words_and_spans(
     """
     with torch.no_grad():
         by_word = replace(settings, halo=0.0, shrink=0.0, closing=0, anchor=0.0)
-        words = _Candidate.of(scaled(z, batch), batch, target, by_word)
-        scores = word_scores(words.order, batch)
+        standardized = scaled(z, batch)
+        words = _Candidate.of(scaled(_positive(standardized), batch), batch, target, by_word)
+        scores = word_scores(standardized, batch)
         if not (settings.halo or settings.shrink or settings.closing):
             return scores, words.scores
         spans = _Candidate.of(span_order(z, anchor, batch, settings), batch, target, settings)
@@ -109,10 +111,34 @@ class _Candidate:
             value[group][:, None]
             for value in edge(order, batch, choice.size.repeat_interleave(batch.views), CUT_SOFTNESS)
         )
-        shaping = clause_shaping(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
-        soft = UNIT_EDGE + (CLAUSE_EDGE - UNIT_EDGE) * shaping
         loss = choice.loss + SPAN_PENALTY * span_count(order > q, batch)
-        return cls(order, torch.sigmoid(_compressed((order - q) / (soft * deviation))), loss)
+        shaping = clause_shaping(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
+        steep = torch.sigmoid(_compressed((order - q) / (CLAUSE_EDGE * deviation)))
+        return cls(order, shaping * steep + (1 - shaping) * _linear_scores(order, q, batch), loss)
+
+
+def _linear_scores(order: Tensor, q: Tensor, batch: Batch) -> Tensor:
+    """(M, n) in [0, 1]: linear from 0 at an input's lowest value to 0.5 at `q` (M, 1), and on to 1 at its highest.
+
+    Unlike a steep edge, it keeps the distances between values, which count where several units form one word.
+    """
+    real, mask_input = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.input, batch)
+
+    def extreme(fill: float, reduce: str) -> Tensor:
+        rows = torch.where(real, order, fill)
+        by_row = rows.amin(1) if reduce == "amin" else rows.amax(1)
+        start = torch.full((batch.inputs,), fill, device=order.device, dtype=order.dtype)
+        return start.scatter_reduce(0, mask_input, by_row, reduce)[mask_input][:, None]
+
+    lowest, highest = extreme(torch.inf, "amin"), extreme(-torch.inf, "amax")
+    below = 0.5 * ((order - lowest) / (q - lowest).clamp(min=LEAST_RANGE)).clamp(0, 1)
+    above = 0.5 + 0.5 * ((order - q) / (highest - q).clamp(min=LEAST_RANGE)).clamp(0, 1)
+    return torch.where(order > q, above, below)
+
+
+def _positive(order: Tensor) -> Tensor:
+    """Values above 0, nearly equal to positive values of `order`; negative ones keep their order."""
+    return softplus(order, beta=SOFTPLUS_SLOPE, threshold=1e6)
 
 
 def word_scores(order: Tensor, batch: Batch) -> Tensor:
@@ -120,7 +146,7 @@ def word_scores(order: Tensor, batch: Batch) -> Tensor:
 
     Squares, because evidence adds up: many words of little value would else outweigh the few that decide.
     """
-    positive = softplus(order, beta=SOFTPLUS_SLOPE, threshold=1e6)
+    positive = _positive(order)
     real, mask_input = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.input, batch)
     largest = torch.zeros(batch.inputs, device=order.device, dtype=order.dtype)
     largest = largest.scatter_reduce(0, mask_input, torch.where(real, positive, 0.0).amax(1), "amax")
@@ -130,8 +156,9 @@ def word_scores(order: Tensor, batch: Batch) -> Tensor:
 def span_order(z: Tensor, anchor: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
     """(M, n): values by which units are ranked as parts of spans.
 
-    In a short input the field is smoothed a little (`SHORT_SPAN_SIGMA`). In a long one it is smoothed over more
-    neighbouring units, the warm-up gradient is added, smoothed over still more, and clauses are shaped (`unit_order`).
+    In a short input the scores of words are smoothed a little (`SHORT_SPAN_SIGMA`). In a long one the field is smoothed
+    over more neighbouring units, the warm-up gradient is added, smoothed over still more, and clauses are shaped
+    (`unit_order`).
     """
     longness = (1 - shortness(batch))[mask_rows(batch.rows.input, batch)][:, None]
     standardized = scaled(z, batch)
@@ -140,7 +167,8 @@ def span_order(z: Tensor, anchor: Tensor, batch: Batch, settings: MaskSettings) 
         return scaled(smooth(values[batch.rows.mask], batch, sigma)[: batch.masks], batch)
 
     spread = smoothed(standardized, settings.span_sigma) + settings.anchor * smoothed(anchor, settings.anchor_sigma)
-    short = smoothed(standardized, SHORT_SPAN_SIGMA)
+    word_values = smooth(word_scores(standardized, batch)[batch.rows.mask], batch, SHORT_SPAN_SIGMA)[: batch.masks]
+    short = scaled(word_values.sqrt(), batch)  # the root, so that the highest value does not outweigh all others
     return unit_order(short + longness * (spread - short), batch, settings)
 
 
