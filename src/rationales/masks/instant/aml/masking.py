@@ -7,7 +7,10 @@ predictions are those of the shorter text, and its gradient that of the blend wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -21,9 +24,13 @@ from rationales.models.batch.rows import fold, uniform
 from rationales.models.classes import Head
 from rationales.models.text import baselines
 from rationales.models.text.batch import TextBatch
+from rationales.models.text.filling.filler import Filler
 from rationales.models.text.filling.loading import required_filler
+from rationales.models.text.tokens import EncodedText
 
 HARD_MASK_PURPOSE, RANDOM_TOKEN_PURPOSE = 11, 12  # keys of these random streams
+# tokens of predicted words by masked language model and text, so that a training predicts them once
+_PREDICTED: WeakKeyDictionary[Filler, dict[Any, list[list[int]]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,25 +168,45 @@ def _predicted_words(batch: TextBatch, filler_name: str) -> Tensor:
     """
     if batch.unit != "word":
         raise OptionError(f"replacement=context predicts words, and here each {batch.unit} is a unit; use unit='word'")
-    sources = batch.text_sources()
+    encoded = batch.text_sources().encoded
+    known = _PREDICTED.setdefault(required_filler(filler_name, "replacement=context", batch.device), {})
+    missing = [number for number, text in enumerate(encoded) if _content(text) not in known]
+    if missing:
+        known |= _predict_token_ids(batch, filler_name, missing)
+    lines = [known[_content(text)] for text in encoded]
+    width = max(len(line) for line in lines)
+    vectors = batch.networks[0].baseline.detach().to(batch.dtype).repeat(batch.inputs, width, 1)
+    words = [(number, unit, ids) for number, line in enumerate(lines) for unit, ids in enumerate(line) if ids]
+    with torch.no_grad():
+        flat = torch.tensor([token for *_, ids in words for token in ids], dtype=torch.long, device=batch.device)
+        embedded: Tensor = batch.networks[0].embedding(flat).to(batch.dtype)
+    for (number, unit, _), values in zip(words, torch.split(embedded, [len(ids) for *_, ids in words]), strict=True):
+        vectors[number, unit] = values.mean(0)
+    per_unit = vectors[batch.rows.input[:, None], batch.rows.unit]  # (S, n, hidden)
+    per_unit = torch.cat([per_unit, per_unit.new_zeros(len(per_unit), 1, per_unit.shape[-1])], 1)
+    longest = max(batch.lengths)
+    return per_unit.gather(1, batch.owner[:, :longest, None].expand(-1, -1, per_unit.shape[-1]))
+
+
+def _predict_token_ids(batch: TextBatch, filler_name: str, numbers: Sequence[int]) -> dict[Any, list[list[int]]]:
+    """For these inputs the classifier's tokens of the word predicted for each unit; none without a prediction."""
+    sources = batch.take(numbers).text_sources()
     filler = required_filler(filler_name, "replacement=context", batch.device)
-    rows = filler.read(sources.encoded)
     text_units = [(number, unit) for number, text in enumerate(sources.encoded) for unit in range(len(text.units))]
     inputs, units = (torch.tensor(values, device=filler.device) for values in zip(*text_units, strict=True))
+    rows = filler.read(sources.encoded)
     candidates = filler.candidates(rows, inputs, units[:, None], count=1, without_original=True)
     ids = torch.where(candidates.likelihood[:, 0] > 0, candidates.ids[:, 0, 0], -1).tolist()
     contexts, context_of = sources.contexts
     words = [(contexts[context_of[number][unit]], filler.vocabulary.words[token])
              for (number, unit), token in zip(text_units, ids, strict=True) if token >= 0]  # fmt: skip
     token_ids = iter(sources.token_ids(words) if words else [])
-    embedding, mask_vector = batch.networks[0].embedding, batch.networks[0].baseline
-    width = max(len(text.units) for text in sources.encoded)
-    vectors = mask_vector.detach().to(batch.dtype).repeat(batch.inputs, width, 1)
-    with torch.no_grad():
-        for (number, unit), token in zip(text_units, ids, strict=True):
-            if token >= 0 and (word_ids := next(token_ids)):
-                vectors[number, unit] = embedding(torch.tensor(word_ids, device=batch.device)).mean(0).to(batch.dtype)
-    per_unit = vectors[batch.rows.input[:, None], batch.rows.unit]  # (S, n, hidden)
-    per_unit = torch.cat([per_unit, per_unit.new_zeros(len(per_unit), 1, per_unit.shape[-1])], 1)
-    longest = max(batch.lengths)
-    return per_unit.gather(1, batch.owner[:, :longest, None].expand(-1, -1, per_unit.shape[-1]))
+    lines: list[list[list[int]]] = [[[] for _ in text.units] for text in sources.encoded]
+    for (number, unit), token in zip(text_units, ids, strict=True):
+        if token >= 0:
+            lines[number][unit] = next(token_ids)
+    return {_content(text): line for text, line in zip(sources.encoded, lines, strict=True)}
+
+
+def _content(encoded: EncodedText) -> tuple[str, str | None]:
+    return encoded.source.text, encoded.source.pair

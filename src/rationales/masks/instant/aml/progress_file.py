@@ -74,17 +74,17 @@ class ProgressFile:
         values: dict[str, Any] = self.values.get("training", {})
         if not values:
             return {}, {}
-        own = network.state_dict()
+        weights = network.state_dict()
         with torch.no_grad():
             for name, value in self._group("network").items():
-                own[name].copy_(value)
+                weights[name].copy_(value)
         moments: dict[int, dict[str, Tensor]] = {}
         for name, value in self._group("adam").items():
             number, _, key = name.partition(".")
             moments.setdefault(int(number), {})[key] = value
         state = optimiser.state_dict()
         optimiser.load_state_dict({"state": moments, "param_groups": state["param_groups"]})
-        return values, {name: value.to(own[name].device) for name, value in self._group("best").items()}
+        return values, {name: value.to(weights[name].device) for name, value in self._group("best").items()}
 
     def finish_training(self) -> None:
         """Forget the training in progress; the next `write` stores what remains."""
