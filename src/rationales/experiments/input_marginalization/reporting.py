@@ -16,7 +16,7 @@ from rationales.evaluation.tables.table import Cell, Table, TableRow, compare_ce
 from rationales.experiments.claims import ClaimVerdict, PaperClaim, claims_markdown, p_text
 from rationales.experiments.input_marginalization.rows import IM, MARC, ROWS
 from rationales.experiments.input_marginalization.workspace import LabelledTexts, Workspace
-from rationales.experiments.registry import ExperimentReport
+from rationales.experiments.registry import EXPERIMENTS, ExperimentReport
 
 TitledTable = tuple[str, Table, str | None]  # title, table, reference row
 
@@ -140,14 +140,13 @@ def published(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def settings_text(name: str, workspace: Workspace, filler: str = "") -> str:
     """The command that makes the report again, and what it was made with."""
-    request = workspace.request
-    options = {"limit": request.limit, "train-texts": request.train_texts, "samples": request.samples}
-    options |= {"runs": request.runs, "seed": request.seed, "model": request.model, "filler": request.filler}
-    options |= {"rows": ",".join(request.rows) if request.rows is not None else None}
-    flags = "".join(f" --{key} {value}" for key, value in options.items() if value is not None)
-    flags += " --tf32" if request.tf32 else ""
+    request, accepted = workspace.request, EXPERIMENTS[name].accepted_options
+    values = {"limit": request.limit, "seed": request.seed, "rows": ",".join(request.rows) if request.rows else None}
+    values |= {option: getattr(request, option) for option in accepted if option != "tf32"}
+    flags = [f" --{key.replace('_', '-')} {value}" for key, value in values.items() if value is not None]
+    flags += [" --tf32"] if request.tf32 else []
     with_filler = f" Filler: {workspace.filler(filler).name}." if filler is not None else ""
-    return f"Command: `rationales reproduce {name} --data DIR{flags}`\n\nSeed {request.seed}.{with_filler}"
+    return f"Command: `rationales reproduce {name} --data DIR{''.join(flags)}`\n\nSeed {request.seed}.{with_filler}"
 
 
 def make_report(
