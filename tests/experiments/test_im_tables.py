@@ -159,6 +159,12 @@ class TestVerdicts:
         assert both.p > clear.p
         assert higher_than_all(table, IM, [LOO], "roar@10%", "here").word == "does not hold"
 
+    def test_no_claim_is_judged_where_no_prediction_was_correct(self):
+        undefined = {"roar@10%": np.full(5, np.nan)}
+        table = seeds_table({IM: undefined, LOO: undefined, "marc": undefined})
+        assert lower_than_all(table, IM, [LOO], "roar@10%", "here").word == "not judged"
+        assert standing([("ROAR", table, None)]) == ""
+
     def test_where_marc_stands(self):
         table = seeds_table({IM: self.around(0.9, 0.7, 0.6), "marc": self.around(0.9, 0.6, 0.65)})
         text = standing([("ROAR", table, None)])

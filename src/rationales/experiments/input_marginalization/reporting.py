@@ -120,6 +120,8 @@ def standing(titled: Sequence[TitledTable]) -> str:
             if metric.endswith("@0%") or not direction(metric):
                 continue
             rows = [row for row in table.rows if metric in row.cells and row.cells[metric].estimate.n]
+            if all(row.title != title_of(MARC) for row in rows):
+                continue
             better = -1 if direction(metric).endswith("↓") else 1
             ranked = sorted(rows, key=lambda row: -better * row.cells[metric].estimate.mean)
             place = [row.title for row in ranked].index(title_of(MARC)) + 1
