@@ -18,6 +18,7 @@ from rationales.models.load import as_model
 from rationales.models.text.filling.loading import required_filler
 from rationales.models.text.model import TextModel
 from rationales.models.text.text_sources import rewrite
+from rationales.options import whole_number
 from rationales.rationale_parts import Unit
 
 PURPOSE = "a list of candidates"  # in error messages
@@ -62,7 +63,7 @@ def word_candidates(
     text_model = as_model(model)
     if not isinstance(text_model, TextModel) or text_model.unit != "word":
         raise OptionError(f"{PURPOSE} needs a text model with words as units")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+    if whole_number("the number of candidates", count) < 1:
         raise OptionError(f"the number of candidates is a whole number from 1, not {count!r}")
     source = filler.filler if isinstance(filler, FillerMethod) else filler
     masked_lm = required_filler(source, PURPOSE, text_model.networks[0].baseline.device)

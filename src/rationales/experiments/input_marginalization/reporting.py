@@ -86,7 +86,7 @@ def difference(table: Table, first: str, second: str, metric: str) -> tuple[floa
     cells = [table[title_of(key)].cells[metric] for key in (first, second)]
     if table.unit == "seeds":
         return welch(cells[0].values, cells[1].values)
-    comparison = compare_cells(*cells)
+    comparison = compare_cells(cells[0], cells[1])
     return comparison.difference, comparison.p
 
 
@@ -147,7 +147,7 @@ def settings_text(name: str, workspace: Workspace, filler: str = "") -> str:
     values |= {option: getattr(request, option) for option in accepted if option != "tf32"}
     flags = [f" --{key.replace('_', '-')} {value}" for key, value in values.items() if value is not None]
     flags += [" --tf32"] if request.tf32 else []
-    with_filler = f" Filler: {workspace.filler(filler).name}." if filler is not None else ""
+    with_filler = f" Filler: {workspace.filler(filler).name}."
     return f"Command: `rationales reproduce {name} --data DIR{''.join(flags)}`\n\nSeed {request.seed}.{with_filler}"
 
 
