@@ -29,7 +29,7 @@ from rationales.errors import RationalesError
 from rationales.experiments.input_marginalization import table2
 from rationales.experiments.input_marginalization.rows import LIME_ROWS, PAIR_ROWS, TUNED_FILLER
 from rationales.experiments.input_marginalization.tables import TABLES, matrix_precision
-from rationales.experiments.input_marginalization.workspace import SOURCES, Workspace
+from rationales.experiments.input_marginalization.workspace import MULTIRC, SOURCES, Workspace
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_bytes, write_text
 from rationales.models.delta import DELTA_FOLDER, ENCODER_PACKAGE
@@ -37,20 +37,23 @@ from rationales.models.delta import DELTA_FOLDER, ENCODER_PACKAGE
 STEPS = {  # what is computed, in the order of its importance -> minutes on an H200, estimated before the first run
     "im-table1a": 0.5,
     "im-table1b": 0.2,
-    "roar": 2.5,
+    "im-table4": 0.3,
+    "im-table3": 0.3,
+    "roar": 3.5,
     "im-table2": 0.05,
-    "im-table4": 0.5,
-    "im-table3": 1.5,
-    "im-appendix": 0.5,
-    "im-sanity": 1.5,
+    "im-appendix": 0.6,
+    "im-sanity": 1.9,
+    "multirc": 2.2,
 }
+LONG_TEXTS = ("im-table4", "im-table3", "im-appendix")  # tables that are made again with MultiRC
+REPORT_SECONDS = 15.0  # between two lines of progress
 
 
 class Results:
     """Everything that comes back: an archive of the tables, one Markdown file of all, and the log."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.began = out, time.monotonic()
+        self.out, self.began, self.reported = out, time.monotonic(), time.monotonic()
         self.files: dict[str, str] = {}
         self.reports: dict[str, str] = {}
         self.lines: list[str] = []
@@ -60,6 +63,12 @@ class Results:
         """Print a line with the time, and keep it."""
         self.lines.append(f"{time.monotonic() - self.began:7.1f} s  {line}")
         print(self.lines[-1], flush=True)
+
+    def progress(self, share: float) -> None:
+        """Tell the share of a step that is done, not too often."""
+        if time.monotonic() - self.reported > REPORT_SECONDS:
+            self.reported = time.monotonic()
+            self.tell(f"   {100 * share:.0f} %")
 
     def add(self, name: str, report: ExperimentReport) -> None:
         """Store a table and write all files again."""
@@ -101,15 +110,13 @@ def unpack_models(archives: Sequence[Path]) -> None:
 
 
 def tiny_workspace(request: Request) -> Workspace:
-    """A workspace of random models of two layers, all of them with the tokenizer of the encoder or of the package."""
+    """A workspace of random models of two layers, all of them with the tokenizer of the embedded model."""
     import transformers
 
-    from rationales.models.catalogue import load_with_transformers
+    from rationales.models import catalogue
     from rationales.models.text.bert import LightTokenizer
 
-    folder = Path(sys.modules["rationales.models.catalogue"].__file__ or "").parent / "embedded"
-    tokenizer = LightTokenizer(folder)
-    sentiment = load_with_transformers()
+    tokenizer = LightTokenizer(Path(catalogue.__file__).parent / "embedded")
     sizes = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes |= {"intermediate_size": 64, "pad_token_id": tokenizer.pad_token_id}
     torch.manual_seed(0)
@@ -119,10 +126,12 @@ def tiny_workspace(request: Request) -> Workspace:
         return transformers.BertForSequenceClassification(config).eval()
 
     def filler() -> torch.nn.Module:
-        return transformers.BertForMaskedLM(transformers.BertConfig(**sizes)).eval()
+        module = transformers.BertForMaskedLM(transformers.BertConfig(**sizes)).eval()
+        torch.nn.init.normal_(module.get_output_embeddings().weight, std=2.0)  # few words are likely
+        return module
 
     models = {
-        "minilm-sst2": (sentiment, tokenizer),
+        "minilm-sst2": (classifier(("negative", "positive")), tokenizer),
         "minilm-esnli": (classifier(("entailment", "neutral", "contradiction")), tokenizer),
         "minilm-multirc": (classifier(("false", "true")), tokenizer),
     }
@@ -132,6 +141,7 @@ def tiny_workspace(request: Request) -> Workspace:
 
 def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minutes: float) -> None:
     """The steps in turn; one that fails, or for which no time is left, does not keep the others from running."""
+    workspace.excluded.add(MULTIRC)
     for name in steps:
         remaining = minutes - (time.monotonic() - results.began) / 60
         if remaining < min(STEPS[name], 0.5 * minutes):
@@ -140,7 +150,9 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
         results.tell(f"== {name}: about {STEPS[name]:g} of {remaining:.1f} minutes")
         began = time.monotonic()
         try:
-            if name == "roar":
+            if name == "multirc":
+                _add_long_texts(workspace, results)
+            elif name == "roar":
                 rows = tuple(dict.fromkeys((*PAIR_ROWS, *LIME_ROWS)))
                 names = (table2.ROAR, table2.ROAR_BERT, table2.ROAR_TUNED)
                 table2.retrained_tables(workspace, [row for row in rows if _possible(workspace, row)], names)
@@ -153,6 +165,17 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
         results.write()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def _add_long_texts(workspace: Workspace, results: Results) -> None:
+    """The tables with MultiRC; of the appendix, without retraining in this run, what needs none."""
+    workspace.excluded.clear()
+    request = workspace.request
+    for name in LONG_TEXTS:
+        parts = ["a1-a2", "a3"] if name == "im-appendix" and not workspace.retrained else None
+        workspace.request = replace(request, rows=parts)
+        results.add(name, TABLES[name](workspace))
+    workspace.request = request
 
 
 def _possible(workspace: Workspace, row: str) -> bool:
@@ -179,9 +202,10 @@ def main() -> None:
     request = Request(
         data=args.data, device=device, limit=args.limit, seed=args.seed, tf32=device == "cuda",
         samples=args.samples, train_texts=args.train_texts, log=results.tell,
+        progress=results.progress,
     )  # fmt: skip
     if args.tiny:
-        request = replace(request, limit=args.limit or 6, samples=30, train_texts=40, runs=2)
+        request = replace(request, limit=args.limit or 4, samples=30, train_texts=40, runs=2)
     unpack_models(args.archives)
     with tempfile.TemporaryDirectory() as folder, matrix_precision(request.tf32):
         if args.encoder is not None:

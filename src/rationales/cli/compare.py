@@ -16,6 +16,21 @@ from rationales.cli.inputs import target as find_target
 from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
 
+Extents = list[tuple[int, int]]
+
+
+def _spans(raw_input: str | tuple[str, str], marks: list[str]) -> tuple[Extents, Extents]:
+    """Where the marked passages stand, in the text and in its pair; an error for one that stands in neither."""
+    texts = (raw_input, "") if isinstance(raw_input, str) else raw_input
+    spans: tuple[Extents, Extents] = ([], [])
+    for passage in marks:
+        places = [(side, text.find(passage)) for side, text in enumerate(texts)] if passage else []
+        side, start = next(((side, start) for side, start in places if start >= 0), (0, -1))
+        if start < 0:
+            raise OptionError(f"--mark {passage!r} does not stand in the text")
+        spans[side].append((start, start + len(passage)))
+    return spans
+
 
 @clean_exit
 def compare(
@@ -38,6 +53,10 @@ def compare(
     threshold: shared.Threshold = None,
     share: shared.Share = None,
     top: shared.Top = None,
+    marks: Annotated[
+        list[str] | None,
+        Option("--mark", help="A passage that people marked, as it stands in the text; gets a column. Repeatable."),
+    ] = None,
     html: Annotated[Path | None, Option(help="Write one page with a column for each method.")] = None,
     as_json: shared.Json = False,
     device: shared.Device = None,
@@ -53,6 +72,8 @@ def compare(
 
       rationales compare --file review.txt --methods marc,occlusion,integrated-gradients --shape clauses
 
+      rationales compare --file review.txt --methods loo-empty,input-marginalization --mark "not worth the money"
+
       rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
     """
     check_outputs(file or image, html)
@@ -62,6 +83,9 @@ def compare(
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
     raw_input = source(text, file, image, None, pair, "compare")
     kind = "image" if image is not None else "text"
+    if marks and kind == "image":
+        raise OptionError("--mark is for texts")
+    spans = _spans(raw_input, marks) if marks else None
     text_units = text_unit(unit, kind)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
@@ -83,6 +107,8 @@ def compare(
             rows,
             smooth=smooth,
             shape=shape,
+            marks=None if spans is None else spans[0],
+            pair_marks=() if spans is None else spans[1],
             target=find_target(target, explained.labels),
             against=find_target(against, explained.labels),
             seed=seed,

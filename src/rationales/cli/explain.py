@@ -83,6 +83,14 @@ def explain(
         str | None, Option(help="The column of a table that holds the texts.", show_default="text")
     ] = None,
     limit: Annotated[int | None, Option(min=1, help="Of many inputs, the first so many.")] = None,
+    candidates: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="For one text: so many words that a filler expects in the place of each word, and the model's answer; "
+            "the filler of --set filler=F, else the first of ours.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None, Option(help="Write a page to share, with a threshold slider; of many inputs, with an index.")
     ] = None,
@@ -112,6 +120,8 @@ def explain(
 
       rationales explain --file review.txt --method integrated-gradients --shape clauses
 
+      rationales explain "A good stepping stone." --method input-marginalization --candidates 3
+
       rationales explain --image cat.jpg --target tabby --against "Egyptian cat"
 
       rationales explain --file a.txt b.txt --html why.html
@@ -131,6 +141,8 @@ def explain(
         raise OptionError("--save and --png are for one input; of several, --json prints one object a line")
     if png is not None and sources.kind == "text":
         raise OptionError("--png is for images and sounds; a text is shown by --html")
+    if candidates is not None and (sources.several or sources.kind != "text" or as_json):
+        raise OptionError("--candidates is for one text, in the terminal and on the page; leave --json out")
     text_units = text_unit(unit, sources.kind)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
@@ -167,18 +179,35 @@ def explain(
             progress=report,
         )
     rationale_list = results if sources.several else [results]
+    proposals = None
+    if candidates is not None:
+        from rationales.pipeline.word_candidates import word_candidates
+
+        filler = dict(chosen).get("filler", "")
+        proposals = word_candidates(explained, sources.raw_inputs, filler, target=results.target, count=candidates)
     if save is not None:
         rationale_list[0].save(save)
     if html is not None:
-        rationales.page(rationale_list, html)
+        rationales.page(rationale_list, html, ending="" if proposals is None else _candidates_html(proposals))
     if png is not None:
         rationale_list[0].to_png(png)
     if as_json:
         _print_json(rationale_list)
         return
     _print_shown(rationale_list, brief=html is not None)
+    if proposals is not None:
+        from rationales.report.terminal.candidates import show_candidates
+
+        typer.echo()
+        show_candidates(proposals)
     for path in filter(None, (save, html, png)):
         typer.echo(f"wrote {path}", err=True)
+
+
+def _candidates_html(proposals: Any) -> str:
+    from rationales.report.html.candidates import candidates_section
+
+    return candidates_section(proposals)
 
 
 def _print_json(rationales: list[Any]) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rationales.evaluation.agreement.human_marks import PEOPLE, HumanMarks
 from rationales.evaluation.collecting import progress_of_step
-from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.entries import MethodEntry, ResolvedEntry, resolve_entries
 from rationales.evaluation.stability.agreement import selection_iou
 from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.files import write_text
@@ -59,20 +60,29 @@ def compare(
     *,
     smooth: float | None = None,
     shape: str | None = None,
+    marks: Sequence[tuple[int, int]] | None = None,
+    pair_marks: Sequence[tuple[int, int]] = (),
     progress: Callable[[float], None] | None = None,
     **options: Any,
 ) -> MethodComparison:
     """Explain one input with several methods.
 
     `methods`: as for `evaluate`, but no row of random scores is added. `smooth` and `shape`: for every method that sets
-    none. `options`: target, against, seed, snap, threshold, share, top, curve and names, as for `explain`.
+    none. `marks`, `pair_marks`: what people marked, as (start, end) in characters (`Example.spans`, `pair_spans`); they
+    come first, so that agreement is with people. `options`: target, against, seed, snap, threshold, share, top, curve
+    and names, as for `explain`.
     """
     model = as_model(model)
     entries = resolve_entries(methods, smooth, model.kind, shape)[: len(methods)]
+    if marks is not None:
+        people = HumanMarks(tuple(map(tuple, marks)), tuple(map(tuple, pair_marks)))  # type: ignore[arg-type]
+        entries.insert(0, ResolvedEntry(PEOPLE, people, None, "none"))
     options.setdefault("plain_baseline", not any(entry.method.uses_baselines for entry in entries))
     rationales = []
     for number, entry in enumerate(entries):
         report = progress_of_step(progress, number, len(entries))
         settings = {"method": entry.method, "smooth": entry.smooth, "shape": entry.shape, **options}
+        if isinstance(entry.method, HumanMarks):
+            settings |= {"threshold": 0.5, "share": None, "top": None, "snap": False}
         rationales.append(explain(model, raw_input, progress=report, **settings))
     return MethodComparison(tuple(entry.title for entry in entries), tuple(rationales))

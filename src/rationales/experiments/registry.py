@@ -148,7 +148,7 @@ def _input_marginalization(name: str, title: str, where: str, data: str) -> Expe
 
         return row_names(name)
 
-    options = ("model", "filler", "samples", "tf32", "runs")
+    options: tuple[str, ...] = ("model", "filler", "samples", "tf32", "runs")
     options += ("train_texts",) if name in ("im-table2", "im-appendix") else ()
     needs = f"the data sets {data} (--data, else downloaded) and {_FILLERS}"
     return Experiment(name, title, f"{_PHAM}, {where}", needs, rows, run, options)

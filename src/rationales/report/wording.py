@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch
+
+if TYPE_CHECKING:
+    from rationales.pipeline.word_candidates import Candidate, CandidateList
 
 # key in `Rationale.probabilities`, its name, and what the model gets as input
 MODEL_INPUTS = (
@@ -145,3 +149,22 @@ def rule_text(rationale: Rationale) -> str:
     if rule.share is not None:
         return f"the best {100 * rule.share:g} %{ending}"
     return f"the best {rule.top}{ending}"
+
+
+def candidates_sentence(candidates: CandidateList) -> str:
+    """What the list of a filler's candidates shows."""
+    return (
+        f"What {candidates.filler} expects in the place of each word, its likelihood, and the probability of "
+        f"{candidates.target} with that word ({percent(candidates.probability)} for the text as it is). "
+        "A word that is expected for itself is in bold."
+    )
+
+
+def candidate_figures(candidate: Candidate) -> str:
+    """'.979 → 99.8 %': the likelihood, and the probability of the explained class with this word."""
+    return f"{candidate.likelihood:.3f}".removeprefix("0") + f" → {percent(candidate.probability)}"
+
+
+def candidate_line(candidate: Candidate) -> str:
+    """'stepping .979 → 99.8 %'."""
+    return f"{candidate.word} {candidate_figures(candidate)}"

@@ -222,8 +222,8 @@ def rank_correlation(first: np.ndarray | Sequence[float], second: np.ndarray | S
         raise OptionError(f"{np.shape(first)} scores cannot be compared with {np.shape(second)}")
     if len(np.unique(first)) < 2 or len(np.unique(second)) < 2:
         return math.nan
-    ranks = [_mean_ranks(np.asarray(values, dtype=np.float64)) for values in (first, second)]
-    return float(np.clip(np.corrcoef(*ranks)[0, 1], -1.0, 1.0))
+    ranks = np.stack([_mean_ranks(np.asarray(values, dtype=np.float64)) for values in (first, second)])
+    return float(np.clip(np.corrcoef(ranks)[0, 1], -1.0, 1.0))
 
 
 def _mean_ranks(values: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from rationales.evaluation.tables.table import Cell, Table, TableRow, compare_ce
 from rationales.experiments.claims import ClaimVerdict, PaperClaim, claims_markdown, p_text
 from rationales.experiments.input_marginalization.rows import IM, MARC, ROWS
 from rationales.experiments.input_marginalization.workspace import LabelledTexts, Workspace
-from rationales.experiments.registry import ExperimentReport
+from rationales.experiments.registry import EXPERIMENTS, ExperimentReport
 
 TitledTable = tuple[str, Table, str | None]  # title, table, reference row
 
@@ -86,7 +86,7 @@ def difference(table: Table, first: str, second: str, metric: str) -> tuple[floa
     cells = [table[title_of(key)].cells[metric] for key in (first, second)]
     if table.unit == "seeds":
         return welch(cells[0].values, cells[1].values)
-    comparison = compare_cells(*cells)
+    comparison = compare_cells(cells[0], cells[1])
     return comparison.difference, comparison.p
 
 
@@ -120,6 +120,8 @@ def standing(titled: Sequence[TitledTable]) -> str:
             if metric.endswith("@0%") or not direction(metric):
                 continue
             rows = [row for row in table.rows if metric in row.cells and row.cells[metric].estimate.n]
+            if all(row.title != title_of(MARC) for row in rows):
+                continue
             better = -1 if direction(metric).endswith("↓") else 1
             ranked = sorted(rows, key=lambda row: -better * row.cells[metric].estimate.mean)
             place = [row.title for row in ranked].index(title_of(MARC)) + 1
@@ -140,14 +142,13 @@ def published(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def settings_text(name: str, workspace: Workspace, filler: str = "") -> str:
     """The command that makes the report again, and what it was made with."""
-    request = workspace.request
-    options = {"limit": request.limit, "train-texts": request.train_texts, "samples": request.samples}
-    options |= {"runs": request.runs, "seed": request.seed, "model": request.model, "filler": request.filler}
-    options |= {"rows": ",".join(request.rows) if request.rows is not None else None}
-    flags = "".join(f" --{key} {value}" for key, value in options.items() if value is not None)
-    flags += " --tf32" if request.tf32 else ""
-    with_filler = f" Filler: {workspace.filler(filler).name}." if filler is not None else ""
-    return f"Command: `rationales reproduce {name} --data DIR{flags}`\n\nSeed {request.seed}.{with_filler}"
+    request, accepted = workspace.request, EXPERIMENTS[name].accepted_options
+    values = {"limit": request.limit, "seed": request.seed, "rows": ",".join(request.rows) if request.rows else None}
+    values |= {option: getattr(request, option) for option in accepted if option != "tf32"}
+    flags = [f" --{key.replace('_', '-')} {value}" for key, value in values.items() if value is not None]
+    flags += [" --tf32"] if request.tf32 else []
+    with_filler = f" Filler: {workspace.filler(filler).name}."
+    return f"Command: `rationales reproduce {name} --data DIR{''.join(flags)}`\n\nSeed {request.seed}.{with_filler}"
 
 
 def make_report(

@@ -100,12 +100,11 @@ def _retrain(workspace: Workspace, rows: Sequence[str], names: Sequence[str]) ->
     train = [example for example in read_data("sst-2", "train", request.data) if example.label in labels]
     train = evenly(train, request.train_texts or TRAIN_TEXTS)
     encoder = encoder_folder()
-    on_gpu = workspace.device.type == "cuda"
     settings = RetrainingSettings(
         seeds=request.runs or SEEDS,
         learning_rate=LEARNING_RATE,
         start=OWN_ENCODER if encoder is None or workspace.model_name(SST2) in workspace.models else str(encoder),
-        together=on_gpu,
+        together=True,
         by_length=True,
     )
     entries = [MethodEntry(ROWS[row].method, method=workspace.method(ROWS[row]), title=ROWS[row].title) for row in rows]

@@ -84,6 +84,7 @@ class Workspace:
     models: Mapping[str, Any] = field(default_factory=dict)
     fillers: Mapping[str, Any] = field(default_factory=dict)
     retrained: dict[str, Table] = field(default_factory=dict)  # tables of ROAR by way of removal
+    excluded: set[str] = field(default_factory=set)  # data sets that tables leave out for now
     _loaded: dict[str, Any] = field(default_factory=dict)
 
     def tell(self, line: str) -> None:
@@ -112,7 +113,7 @@ class Workspace:
     def available(self, keys: Sequence[str]) -> list[str]:
         """Those of the data sets whose classifier is here; an error if none is."""
         names = {key: self.model_name(key) for key in keys}
-        here = [key for key in keys if self._is_here(names[key])]
+        here = [key for key in keys if self._is_here(names[key]) and key not in self.excluded]
         if not here:
             raise OptionError(f"{names[keys[0]]} is not here: make experiments installs its encoder; zoo/ holds it")
         return here

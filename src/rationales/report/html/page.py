@@ -39,6 +39,7 @@ class PageLayout(TypedDict, total=False):
     titles: Sequence[str] | None
     lead: str
     name: str
+    ending: str
 
 
 @overload
@@ -58,18 +59,20 @@ def page(
     titles: Sequence[str] | None = None,
     lead: str = "",
     name: str = "",
+    ending: str = "",
 ) -> str | Path:
     """One self-contained page of all `rationales`, with an index where there are several.
 
     Returns the page as a string; with `path`, writes the page and returns the path. With `titles`, one for each,
-    the rationales are shown side by side below `lead` (HTML); `name` is the title of the page.
+    the rationales are shown side by side below `lead` (HTML); `name` is the title of the page. `ending`: HTML after
+    the last rationale.
     """
     several = [rationales] if isinstance(rationales, Rationale) else list(rationales)
-    content = _page(several, titles, lead, name)
+    content = _page(several, titles, lead, name, ending)
     return content if path is None else write_text(path, content)
 
 
-def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: str, name: str) -> str:
+def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: str, name: str, ending: str) -> str:
     style = asset("article.css") + asset("page.css")
     script = asset("probabilities.js") + asset("page.js")
     style += asset("side_by_side.css") if titles is not None else ""
@@ -90,6 +93,7 @@ def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: s
             "<main>" if titles is None else f'{lead}<main class="side">',
             index(rationales, title) if several and titles is None else "",
             *articles,
+            ending,
             "</main>",
             footer(),
             '<div class="tip" role="status" hidden></div>',
