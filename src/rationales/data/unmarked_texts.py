@@ -15,7 +15,7 @@ from rationales.errors import DataError
 SST2_LABELS = {"0": "negative", "1": "positive"}
 EMOTIONS = ("sadness", "joy", "love", "anger", "fear", "surprise")
 POLARITY_FILES = {"negative": "rt-polarity.neg", "positive": "rt-polarity.pos"}
-IMDB_FILES = ("a1_IMDB_Dataset.csv", "IMDB Dataset.csv", "imdb.csv")
+IMDB_FILES = ("a1_IMDB_Dataset.csv", "IMDB Dataset.csv", "imdb.csv", "imdb.csv.gz")
 IMDB_SPLITS = {8: "val", 9: "test"}  # by the last digit of a row's number; every other row is for training
 _LINE_BREAK = re.compile(r"<br\s*/?>")
 POLARITY_ENCODING = "cp1252"  # of its dashes and ellipses
