@@ -12,6 +12,7 @@ import torch
 from families import FAMILIES, tiny
 
 import rationales
+from methods.aml_maskers import constant_logit_aml_file, keyword_aml_file, untrained_aml_file
 from methods.fillers import filler_folder
 from methods.keyword import (
     attentive_constant_logit_model,
@@ -36,6 +37,7 @@ PICTURES = [name for name, method in METHODS.items() if "feature maps" in method
 INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]
 QUICK = {  # the invariants do not need a converged mask, nor many samples
     "marc": {"steps": 20},
+    "aml-finetuned": {"steps": 3},
     "integrated-gradients": {"steps": 8},
     "sequential-ig": {"steps": 3},
     "gradient-shap": {"samples": 5},
@@ -54,13 +56,20 @@ TOLERANCE = 2e-3  # float32: other company means other sums, and Adam divides sm
 def trained_parts(method, masker_file):
     """Options of a method that needs a trained file: a masker, or a filler with random weights."""
     needs = METHODS[method].needs
-    masker = {"masker": masker_file()} if "a masker" in needs else {}
+    masker = {"masker": masker_file(needs)} if {"a masker", "an AML masker"} & {*needs} else {}
     return masker | ({"filler": filler_folder()} if "a filler" in needs else {})
+
+
+def masker_for(needs, file, aml_file):
+    """Which of two functions makes the masker of a method."""
+    return aml_file if "an AML masker" in needs else file
 
 
 def explain(model, texts, method="marc", **arguments):
     # nothing below needs a good masker
-    options = QUICK.get(method, {}) | trained_parts(method, lambda: untrained_masker_file(model))
+    options = QUICK.get(method, {}) | trained_parts(
+        method, lambda needs: masker_for(needs, untrained_masker_file, untrained_aml_file)(model)
+    )
     return rationales.explain(model, texts, method=method, options=options, **arguments)
 
 
@@ -162,7 +171,7 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         module, tokenizer = (attentive_keyword_model if method in INSIDE else keyword_model)("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = trained_parts(method, keyword_masker_file)
+        options = trained_parts(method, lambda needs: masker_for(needs, keyword_masker_file, keyword_aml_file)())
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
         words = [unit.text for unit in result.units]
         assert result.target == "found"
@@ -178,7 +187,9 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         text = f"The boat drifted slowly towards the {keyword} and nobody laughed again that day"
         model = rationales.load(*(attentive_constant_logit_model if method in INSIDE else constant_logit_model)())
-        options = trained_parts(method, constant_logit_masker_file)
+        options = trained_parts(
+            method, lambda needs: masker_for(needs, constant_logit_masker_file, constant_logit_aml_file)()
+        )
         result = rationales.explain(model, text, method=method, options=options)
         words = [unit.text for unit in result.units]
         assert result.target == label
@@ -193,9 +204,13 @@ class TestEveryMethod:
             pytest.skip("random scores find nothing, as they should")
         if not METHODS[method].class_specific:
             pytest.skip("attention, and what it brings to a token, are the same whichever class is explained")
+        if not METHODS[method].contrasts:
+            with pytest.raises(OptionError, match=f"{method} explains one class"):
+                explain(small(), TEXTS[1], method, target=0, against=1)
+            return
         model = rationales.load(*(attentive_contrast_model if method in INSIDE else contrast_model)())
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = trained_parts(method, contrast_masker_file)
+        options = trained_parts(method, lambda _: contrast_masker_file())
         result = rationales.explain(model, text, method=method, target="comedy", against="tragedy", options=options)
         words = [unit.text for unit in result.units]
         shared, telling = words.index("bridge"), words.index("joke")
@@ -206,6 +221,8 @@ class TestEveryMethod:
         assert list(result.probabilities["full"]) == ["comedy", "tragedy", "report"]
 
     def test_a_contrast_is_the_same_alone_and_in_a_batch(self, method):
+        if not METHODS[method].contrasts:
+            pytest.skip("it explains a class, but not one class against another")
         model = small(labels=3)
         together = explain(model, TEXTS, method, target=0, against=[1, 2, 1, 2])
         for text, rival, mine in zip(TEXTS, [1, 2, 1, 2], together, strict=True):

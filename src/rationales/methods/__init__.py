@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
+from rationales.methods.aml import AmlFinetuned, AmlPretrained
 from rationales.methods.attention.alti import Alti
 from rationales.methods.attention.attention_rollout import AttentionRollout
 from rationales.methods.attention.chefer import Chefer
@@ -42,7 +43,7 @@ from rationales.options import check_option, suggestion
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
-        *(Marc, MarcInstant),
+        *(Marc, MarcInstant, AmlPretrained, AmlFinetuned),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
         *(SequentialIg, GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),

@@ -37,6 +37,7 @@ class Method(ABC):
     removes_by: ClassVar[str] = ""  # delete, fill or a baseline, if the method always removes units in this way
     uses_baselines: ClassVar[bool] = True  # False: scores do not depend on what replaced units become
     class_specific: ClassVar[bool] = True  # False: the scores are the same whichever class is explained
+    contrasts: ClassVar[bool] = True  # False: it explains a class, but not one class against another
     scores_are_ranks: ClassVar[bool] = False  # True: only the order of the scores means something
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
     # selection of the rationale: the first of these rules whose units alone suffice, else the best one

@@ -214,7 +214,7 @@ def text_model(
     names = {_labels(module) for module in modules}
     if len(heads) > 1 or len(names) > 1:
         raise ModelError("models explained together must have the same labels in the same order")
-    max_tokens = min(_limit(module, tokenizer) for module in modules)
+    max_tokens = min(token_limit(module, tokenizer) for module in modules)
     if limit is not None and not 8 <= limit <= max_tokens:
         raise OptionError(f"a segment must have 8 to {max_tokens} tokens, not {limit}")
     return TextModel(
@@ -271,7 +271,7 @@ def _labels(module: nn.Module) -> tuple[str, ...]:
     return (f"not {labels[0]}", labels[0]) if len(labels) == 1 and _head(module) is Head.SIGMOID else labels
 
 
-def _limit(module: nn.Module, tokenizer: Any) -> int:
+def token_limit(module: nn.Module, tokenizer: Any) -> int:
     """Tokens of a segment: the least of the tokenizer's limit, the number of positions and LONGEST_SEGMENT."""
     config = _text_config(module)
     limits = [getattr(tokenizer, "model_max_length", None), LONGEST_SEGMENT]
