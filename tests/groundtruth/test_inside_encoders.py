@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from groundtruth.test_training import cases, planted_texts
 
+from groundtruth.test_training import cases, planted_texts
 from rationales.errors import ModelError
 from rationales.groundtruth import masker_training
 from rationales.groundtruth.explainable import word_model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments.aml.maskers import TEXTS, MaskerPlan, train_maskers
-from rationales.experiments.aml.row_specs import COLUMNS, CORRECTED, CORRECTION, METRICS, MethodRow, masker_metric
+from rationales.experiments.aml.row_specs import COLUMNS, CORRECTED, CORRECTION, METRICS, ROWS, MethodRow, masker_metric
 from rationales.experiments.aml.scenarios import DEFAULT_LIMIT, Scenario
 from rationales.experiments.registry import Request
 from rationales.masks.instant.masker_file import SHIPPED_MASKER
@@ -38,6 +39,7 @@ class StudySettings:
     plan: MaskerPlan = field(default_factory=MaskerPlan)
     selected_metrics: tuple[str, ...] = METRICS  # that selected rows are computed for
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # row, or row@data set -> further options
+    left_out: tuple[str, ...] = ()  # row@data set, without these rows
     coarse: bool = False  # on a GPU, passes without gradients in half precision
 
 
@@ -74,10 +76,9 @@ class ScenarioRun:
         prepared = prepare_evaluation(
             model, examples, PROTOCOL, METRICS, seed=request.seed, cache=request.cache, coarse=settings.coarse
         )
-        code = hashlib.blake2b("".join(code_fingerprint(method) for method in METHODS.values()).encode(), digest_size=8)
         fingerprints = {
             "weights": model_fingerprint(model)[:16],
-            "code": code.hexdigest(),
+            "code": _code_of_rows(),
             "settings": hashlib.blake2b(repr(settings).encode(), digest_size=8).hexdigest(),
         }
         run = cls(scenario, request, settings, model, prepared, maskers, fingerprints)
@@ -136,6 +137,8 @@ class ScenarioRun:
 
     def applies(self, spec: MethodRow) -> bool:
         """Whether the row can be computed: marc-instant has a masker for one model, Solvex takes hours on reviews."""
+        if f"{spec.key}@{self.scenario.corpus.key}" in self.settings.left_out:
+            return False
         if spec.method == "marc-instant":
             return self.model.name == EMBEDDED and SHIPPED_MASKER.is_file()
         return spec.long_texts or self.scenario.corpus.max_words is None
@@ -180,6 +183,14 @@ class ScenarioRun:
         same = all(old.versions.get(name) == value for name, value in self.fingerprints.items())
         if same and (old.inputs, old.seed) == (tuple(self.prepared.names), self.request.seed):
             self.done = {row.title: row for row in old.rows}
+
+
+@functools.cache
+def _code_of_rows() -> str:
+    """Fingerprint of the code of all methods of the tables."""
+    names = sorted({row.method for row in ROWS.values()})
+    code = "".join(code_fingerprint(METHODS[name]) for name in names)
+    return hashlib.blake2b(code.encode(), digest_size=8).hexdigest()
 
 
 def with_corrected(cells: Mapping[str, Cell]) -> dict[str, Cell]:

@@ -92,7 +92,8 @@ def agreement_table(run: ScenarioRun, texts: MarkedTexts, specs: Sequence[Method
     limit = request.limit or (None if texts.key == "movies" else DEFAULT_LIMIT)
     examples = texts.examples(request.data, limit)
     prepared = prepare_evaluation(run.model, examples, "aml", texts.metrics, seed=request.seed, cache=request.cache)
-    usable = [spec for spec in specs if run.applies(spec)]
+    left_out = run.settings.left_out
+    usable = [spec for spec in specs if run.applies(spec) and f"{spec.key}@{texts.key}" not in left_out]
     entries = [MethodEntry(spec.method, method=run.methods(spec)[MASKER_METRIC], title=spec.title) for spec in usable]
     return prepared.table(prepared.rows(resolve_entries(entries, None, "text")[: len(entries)]))
 

@@ -75,8 +75,8 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
             run = ScenarioRun.open(Scenario(corpus, ENCODER), request, replace(settings, plan=plan), folder)
             texts = [example.text for example in _texts(corpus, request, count)]
             for spec in specs:
-                if key == "imdb" and spec.method == "solvex":
-                    continue  # hours per text
+                if (key == "imdb" and spec.method == "solvex") or not run.applies(replace(spec, long_texts=True)):
+                    continue  # hours per text; or no masker for this model
                 timings[spec.title][key] = measure(run.model, texts, _method(run, spec))
                 if request.log is not None:
                     mean = float(np.mean(timings[spec.title][key].alone))
