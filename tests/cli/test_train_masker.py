@@ -56,3 +56,43 @@ def test_mistakes_are_told_before_the_work(folder, texts):
     assert "steps must be greater than 0" in error(run("train-masker", folder, texts, "--out", "m", "--steps", 0))
     assert "no data set" in error(run("train-masker", folder, "nothing.csv", "--out", "m"))
     assert "there is no folder" in error(run("train-masker", "./nothing", texts, "--out", "m"))
+
+
+AML = (
+    "--kind",
+    "aml",
+    "--train",
+    "trials=1",
+    "--train",
+    "epochs=1",
+    "--train",
+    "trial_epochs=1",
+    "--train",
+    "layers=1",
+)
+
+
+class TestAml:
+    def test_a_masker_is_written_and_both_methods_take_it(self, folder, texts):
+        done = run("train-masker", folder, texts, "--out", "m.safetensors", *AML, "--metric", "log-odds", "--half")
+        assert done.exit_code == 0, done.output
+        assert done.stdout == ""
+        assert "trial 1 of 1" in done.stderr
+        assert "epoch 1 of 1" in done.stderr
+        assert "s to go" in done.stderr
+        assert "wrote m.safetensors" in done.stderr
+        assert not list(texts.parent.glob("*.progress"))
+        for method in ("aml-pretrained", "aml-finetuned"):
+            explained = run("explain", "The bread was bad.", "--model", folder, "--method", method, "--json",
+                            "--set", "masker=m.safetensors")  # fmt: skip
+            assert explained.exit_code == 0, explained.output
+            assert len(json.loads(explained.stdout)["scores"]) == 5
+
+    def test_mistakes_are_told(self, folder, texts):
+        arguments = ("train-masker", folder, texts, "--out", "m")
+        assert "--kind is marc or aml" in error(run(*arguments, "--kind", "lime"))
+        assert "--metric is no option of --kind marc" in error(run(*arguments, "--metric", "sufficiency"))
+        assert "--steps is no option of --kind aml; set --train epochs=N" in error(run(*arguments, *AML, "--steps", 3))
+        assert "the loss has no setting 'sparsity'" in error(run(*arguments, *AML, "--set", "sparsity=2"))
+        assert "option metric is one of" in error(run(*arguments, *AML, "--metric", "deletion"))
+        assert "set mask=hard" in error(run(*arguments, *AML, "--set", "replacement=omission"))

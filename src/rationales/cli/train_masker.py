@@ -1,7 +1,8 @@
-"""`rationales train-masker`: train a masker for one model, with which marc-instant explains it in one pass."""
+"""`rationales train-masker`: train a masker for one model, which then explains it in one pass (marc-instant, AML)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,9 @@ from rationales.errors import DataError, OptionError
 UNLIMITED_STEPS = 10**9  # where --minutes ends the training
 
 if TYPE_CHECKING:
+    from rationales.masks.instant.aml.training_run import EpochResult
     from rationales.masks.instant.training import ValidationResult
+    from rationales.models.text.model import TextModel
 
 
 @clean_exit
@@ -28,21 +31,30 @@ def train_masker(
         str, Argument(help="A data set by name, or a file of texts (CSV, TSV, JSON lines); labels are not used.")
     ],
     out: Annotated[Path, Option("--out", "-o", help="File to write the masker to (safetensors).")],
+    kind: Annotated[str, Option(help="marc: for marc-instant; aml: for aml-pretrained and aml-finetuned.")] = "marc",
+    metric: Annotated[
+        str | None,
+        Option(help="aml: what weights and checkpoint are chosen by.", show_default="comprehensiveness"),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        Option(help="aml: encoder of the network: own, small, an id or a folder.", show_default="own"),
+    ] = None,
     split: Annotated[str | None, Option(help="train, val or test; by default train, for a named data set.")] = None,
     folder: Folder = None,
     limit: Annotated[int | None, Option(help="Number of texts, evenly spread over the data.")] = None,
     steps: Annotated[
-        int | None, Option(help="Largest number of training steps.", show_default="3000, or as --minutes allow")
+        int | None, Option(help="marc: largest number of training steps.", show_default="3000, or as --minutes allow")
     ] = None,
     minutes: Annotated[float | None, Option(help="Time limit in minutes; the learning rate's schedule adapts.")] = None,
     seed: Annotated[int, Option(help="The same seed gives the same masker on the CPU without --minutes.")] = 0,
     settings: Annotated[
         list[str] | None,
-        Option("--set", help="Option of marc, for the training objective (sparsity=2).", metavar="NAME=VALUE"),
+        Option("--set", help="marc: an option of marc (sparsity=2); aml: of its losses.", metavar="NAME=VALUE"),
     ] = None,
     training: Annotated[
         list[str] | None,
-        Option("--train", help="Training setting: inputs, learning_rate, width, layers, ...", metavar="NAME=VALUE"),
+        Option("--train", help="Training setting: inputs, learning_rate, layers, trials, ...", metavar="NAME=VALUE"),
     ] = None,
     unit: Unit = "word",
     baseline: Baseline = None,
@@ -50,7 +62,9 @@ def train_masker(
     device: Device = None,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Train a masker on texts without labels; marc-instant then explains the model in one pass.
+    """Train a masker on texts without labels, which then explains the model in one pass.
+
+    An AML training that was interrupted goes on from OUT.progress when the same command is given again.
 
     [bold]Examples[/bold]
 
@@ -59,11 +73,14 @@ def train_masker(
       rationales train-masker embedded sst-2 --folder data/ --limit 20000 --out masker.safetensors
 
       rationales explain --file review.txt --model ./my-model --method marc-instant --set masker=masker.safetensors
+
+      rationales train-masker ./my-model my-texts.jsonl --kind aml --metric sufficiency --out aml.safetensors
     """
     check_outputs(None, out)
+    _check_kind_options(kind, {"--metric": metric, "--backbone": backbone}, {"--steps": steps})
     objective_options, train_options = options(settings or []), options(training or [], "--train")
     if minutes is not None:
-        train_options = {"steps": UNLIMITED_STEPS} | train_options | {"minutes": minutes}
+        train_options = ({"steps": UNLIMITED_STEPS} if kind == "marc" else {}) | train_options | {"minutes": minutes}
     train_options |= {} if steps is None else {"steps": steps}
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
@@ -72,14 +89,11 @@ def train_masker(
         texts = _texts(data, split, folder, limit)
     with waiting("loading the model"):
         import rationales
-        from rationales.masks.instant.training import TrainSettings, train
-        from rationales.masks.settings import MaskSettings
-        from rationales.methods import build
         from rationales.models.text.model import TextModel
 
-        train_settings = _train_settings(TrainSettings(seed=seed), train_options)
-        marc = build("marc", objective_options)  # checks names and values
-        objective = MaskSettings(**{spec.name: getattr(marc, spec.name) for spec in fields(MaskSettings)})
+        if kind == "aml":
+            train_options |= {} if metric is None else {"metric": metric}
+        train_one = (_marc_training if kind == "marc" else _aml_training)(objective_options, train_options, seed)
         text_model = rationales.load(
             model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
         )
@@ -87,12 +101,63 @@ def train_masker(
         if not isinstance(text_model, TextModel):
             raise OptionError(f"a masker is trained for a text model, and {model} is none")
     with progress(f"training on {len(texts)} texts") as report:
-        masker = train(text_model, texts, train_settings, objective, report, _print_validation)
+        masker, summary = train_one(text_model, texts, report, out, backbone or "own", data)
     masker.save(out, half)
-    size = out.stat().st_size / 2**20
-    best = masker.card.training["held_out_loss"]
-    texts_held_out = masker.card.training["held_out"]
-    typer.echo(f"wrote {out} ({size:.1f} MB, loss {best:.3f} on {texts_held_out} held-out texts)", err=True)
+    typer.echo(f"wrote {out} ({out.stat().st_size / 2**20:.1f} MB, {summary})", err=True)
+
+
+Training = Callable[["TextModel", list[Any], Callable[[float], None] | None, Path, str, str], tuple[Any, str]]
+
+
+def _marc_training(objective_options: dict[str, Any], train_options: dict[str, Any], seed: int) -> Training:
+    """Check the options, and return the training of a masker of marc-instant."""
+    from rationales.masks.instant.training import TrainSettings, train
+    from rationales.masks.settings import MaskSettings
+    from rationales.methods import build
+
+    settings = _with_options(TrainSettings(seed=seed), train_options, "a training")
+    marc = build("marc", objective_options)  # checks names and values
+    objective = MaskSettings(**{spec.name: getattr(marc, spec.name) for spec in fields(MaskSettings)})
+
+    def run(
+        model: TextModel, texts: list[Any], report: Callable[[float], None] | None, _out: Path, _name: str, _data: str
+    ) -> tuple[Any, str]:
+        masker = train(model, texts, settings, objective, report, _print_validation)
+        figures = masker.card.training
+        return masker, f"loss {figures['held_out_loss']:.3f} on {figures['held_out']} held-out texts"
+
+    return run
+
+
+def _aml_training(loss_options: dict[str, Any], train_options: dict[str, Any], seed: int) -> Training:
+    """Check the options, and return the training of an AML masker."""
+    from rationales.masks.instant.aml.pretraining import pretrain
+    from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
+
+    settings = _with_options(AmlTraining(seed=seed), train_options, "a training")
+    losses = _with_options(AmlLosses(), loss_options, "the loss")
+
+    def run(
+        model: TextModel, texts: list[Any], report: Callable[[float], None] | None, out: Path, backbone: str, data: str
+    ) -> tuple[Any, str]:
+        masker = pretrain(
+            model, texts, settings, losses, backbone=backbone, resume=out.with_name(f"{out.name}.progress"),
+            progress=report, on_epoch=_print_epoch, data=Path(data).name,
+        )  # fmt: skip
+        figures = masker.card.training
+        where = f"on {figures['validation_texts']} validation texts"
+        return masker, f"{figures['metric']} {figures['value']:.3f} {where}, loss weights by {figures['search']} search"
+
+    return run
+
+
+def _check_kind_options(kind: str, of_aml: dict[str, Any], of_marc: dict[str, Any]) -> None:
+    if kind not in ("marc", "aml"):
+        raise OptionError(f"--kind is marc or aml, not {kind!r}")
+    for name, value in (of_aml if kind == "marc" else of_marc).items():
+        if value is not None:
+            advice = "" if kind == "marc" else "; set --train epochs=N"
+            raise OptionError(f"{name} is no option of --kind {kind}{advice}")
 
 
 def _texts(data: str, split: str | None, folder: Path | None, limit: int | None) -> list[Any]:
@@ -107,13 +172,19 @@ def _texts(data: str, split: str | None, folder: Path | None, limit: int | None)
     return [example.raw_input() for example in examples]
 
 
-def _train_settings(settings: Any, options: dict[str, Any]) -> Any:
-    """Training settings with these options set; an OptionError names an unknown one."""
+def _with_options(settings: Any, options: dict[str, Any], owner: str) -> Any:
+    """Settings with these options set; an OptionError names an unknown one."""
     known = [spec.name for spec in fields(settings)]
     for name in options:
         if name not in known:
-            raise OptionError(f"a training has no setting {name!r}; there are: {', '.join(known)}")
+            raise OptionError(f"{owner} has no setting {name!r}; there are: {', '.join(known)}")
     return replace(settings, **options)
+
+
+def _print_epoch(result: EpochResult) -> None:
+    star, step = " *" if result.best else "", "trial" if result.phase == "search" else "epoch"
+    line = f"{step} {result.number} of {result.total}  {result.seconds:.0f} s  {result.metric} {result.value:.4f}{star}"
+    typer.echo(f"{line}  about {result.remaining_seconds:.0f} s to go", err=True)
 
 
 def _print_validation(result: ValidationResult) -> None:

@@ -91,7 +91,12 @@ def _load(path: Path, _changed: int, _size: int, device: torch.device) -> Masker
 
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = json.loads((file.metadata() or {})["masker"])
+            header = file.metadata() or {}
+            if "aml_masker" in header:
+                raise ModelError(
+                    f"{path} is an AML masker, for aml-pretrained and aml-finetuned; train another: {TRAIN_COMMAND}"
+                )
+            metadata = json.loads(header["masker"])
             tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118  # no mapping
         if metadata["format"] != FORMAT_VERSION:
             raise ModelError(f"{path} was written by another version of rationales; train it again: {TRAIN_COMMAND}")

@@ -172,9 +172,9 @@ class TrainingRun:
                 values |= {"best": value, "best_epoch": values["epoch"]}
                 values["last_gain"] = values["epoch"] if gain > 0 else values["last_gain"]
                 best = {name: weight.clone() for name, weight in trained_state(network).items()}
-            self._report("training", metric, values["epoch"], epochs, loss, value, improved, 1.0)
             if state is not None:
                 state.put_training(network, optimiser, best, values)
+            self._report("training", metric, values["epoch"], epochs, loss, value, improved, 1.0)
         if not metric:
             return {}
         if not best:
