@@ -272,7 +272,9 @@ class TestRun:
 
     def test_ablated_maskers_are_trained_without_their_loss(self, data, tmp_path, monkeypatch):
         monkeypatch.setitem(CORPORA, "emotion", CORPORA["sst2"])
-        report = table4.reproduce(self.request(data, tmp_path / "out", rows=["xinv"]), TINY)
+        training = replace(TINY.plan.training, trials=1, trial_texts=2, trial_epochs=1)  # which must not bring it back
+        searched = replace(TINY, plan=replace(TINY.plan, training=training))
+        report = table4.reproduce(self.request(data, tmp_path / "out", rows=["xinv"]), searched)
         assert [row.title for row in report.table.rows] == ["fAMLXinv", "pAMLXinv", "random"]
         (path, _) = sorted((tmp_path / "out" / "maskers").glob("*-xinv-*.safetensors"))
         losses = load_aml_masker(path).card.losses

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +58,8 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
         run = ScenarioRun.open(Scenario(CORPORA["emotion"], "distilbert"), request, settings, folder)
         texts = run.scenario.corpus.training_texts(request.data, TEXTS)
         for number, ablation in enumerate(chosen):
-            losses = replace(settings.plan.losses, **({ablation.weight: 0.0} if ablation.weight else {}))
+            changes: dict[str, Any] = {ablation.weight: 0.0} if ablation.weight else {}
+            losses = replace(settings.plan.losses, **changes)
             plan = replace(settings.plan, losses=losses, metrics=METRICS)
             name = f"{run.scenario.model_name}-{ablation.key}"
             paths = train_maskers(run.model, texts, plan, folder, name, request.seed)
@@ -106,6 +107,6 @@ def verdict(better: TableRow | None, worse: TableRow | None, metric: str) -> Cla
     cells = [row.cells[metric] for row in (better, worse)]
     first, second = (cell.estimate.mean for cell in cells)
     holds = first > second if metric == "comprehensiveness" else first < second
-    p = compare(*(np.array(cell.values) for cell in cells)).p
+    p = compare(np.array(cells[0].values), np.array(cells[1].values)).p
     figures = f"{metric} {better.title} {short(first)}, {worse.title} {short(second)}"
-    return ClaimVerdict(holds, figures, p=math.nan if math.isnan(p) else p)
+    return ClaimVerdict(holds, figures, p=p)

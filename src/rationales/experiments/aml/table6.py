@@ -52,7 +52,8 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
             sections.append((scenario.title, _markdown(run, best)))
             if request.progress is not None:
                 request.progress((number + 1) / len(SCENARIOS))
-        rows = [TableRow(title, {SHARED: Cell(tuple(values))}) for title, values in shared.items()]
+        complete = {title: values for title, values in shared.items() if len(values) == len(inputs)}
+        rows = [TableRow(title, {SHARED: Cell(tuple(values))}) for title, values in complete.items()]
         recipe = f"Mean share of the best {WORDS} words of fAML that are among the best {WORDS} of the row."
         table = replace(run.table(rows), metrics=(SHARED,), inputs=tuple(inputs), protocol=None, recipe=recipe)
     judged = [PaperClaim("A.4", "pAML and fAML rank the best three words alike", (_alike(same_order),))]
@@ -67,6 +68,8 @@ def best_words(run: ScenarioRun, keys: Sequence[str]) -> dict[str, list[list[int
     targets = predict(model, encoded).argmax(-1).tolist()
     best = {}
     for key in keys:
+        if not run.applies(ROWS[key]):
+            continue
         raw = score_rows(model, encoded, run.methods(ROWS[key])[METRIC], targets, seed=run.request.seed)
         best[ROWS[key].title] = [
             [] if item.scores is None else np.argsort(-item.scores, kind="stable")[:WORDS].tolist() for item in raw
