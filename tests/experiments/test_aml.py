@@ -34,7 +34,7 @@ from rationales.experiments.registry import EXPERIMENTS, Request
 from rationales.masks.instant.aml.masker import load_aml_masker
 from rationales.masks.instant.aml.settings import AmlTraining
 from rationales.methods import build
-from rationales.models.batch.pass_count import counted_passes
+from rationales.models.batch.execution import counted_passes
 
 SENTENCES = [
     ("a warm and clever little film", 1),

@@ -23,7 +23,7 @@ from rationales.experiments.aml.scenarios import CORPORA, Corpus, Scenario, chec
 from rationales.experiments.claims import ClaimVerdict, PaperClaim, claims_markdown
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.methods import Method, build
-from rationales.models.batch.pass_count import counted_passes
+from rationales.models.batch.execution import counted_passes
 from rationales.models.text.model import TextModel
 
 TITLE = "AML, Table 5: time and passes per example (RoBERTa shape)"

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from rationales.errors import OptionError
 from rationales.models.batch import Batch, Noise, Packing, Piece, pack
-from rationales.models.batch.execution import limited_threads, output_replaced, weight_count
-from rationales.models.batch.pass_count import record_passes
+from rationales.models.batch.execution import limited_threads, output_replaced, record_passes, weight_count
 from rationales.models.batch.rows import normal
 from rationales.models.classes import output_logits
 from rationales.models.fast import attention, packed
