@@ -10,7 +10,7 @@ from rationales.errors import ModelError
 from rationales.masks.instant.aml.pretraining import pretrain
 from rationales.masks.instant.aml.settings import AmlTraining
 from rationales.methods import Method
-from rationales.methods.aml import AmlMethod
+from rationales.methods.aml_method import AmlMethod
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.methods.aml import AmlFinetuned, AmlPretrained
+from rationales.methods.aml_finetuned import AmlFinetuned
+from rationales.methods.aml_pretrained import AmlPretrained
 from rationales.methods.attention.alti import Alti
 from rationales.methods.attention.attention_rollout import AttentionRollout
 from rationales.methods.attention.chefer import Chefer

@@ -23,7 +23,14 @@ from rationales.masks.instant.aml.masking import MapProblem, mask_token
 from rationales.masks.instant.aml.progress_file import ProgressFile, trained_state
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
 from rationales.masks.instant.aml.training_texts import TextGroup, TrainingTexts
-from rationales.masks.instant.aml.weight_search import Trial, best_trial, run_search, sampler_name
+from rationales.masks.instant.aml.weight_search import (
+    WEIGHTS,
+    Trial,
+    best_trial,
+    run_search,
+    sampler_name,
+    with_weights,
+)
 from rationales.models.text import baselines
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.model import TextModel
@@ -72,6 +79,8 @@ class TrainingRun:
         searches = 1 if self.sampler == "random" else len(self.metrics)
         share = len(trial_sources) / len(self.sources)
         self.trial_cost = settings.trial_epochs * share  # in epochs of the training
+        stored = self.state.values.get("searches", {}).values()
+        self.done = sum(len(trials) for trials in stored) * self.trial_cost
         self.total = searches * settings.trials * self.trial_cost + len(self.metrics) * settings.epochs
 
     def masker_for(self, metric: str, card: AmlCard) -> AmlMasker:
@@ -81,6 +90,7 @@ class TrainingRun:
         network = self._new_network(losses)
         if metric in finished:
             figures = finished[metric]
+            self.done += self.settings.epochs
             _load(network, self.state.kept(metric))
         else:
             figures = self._train(network, losses, self.training, self.settings.epochs, metric, self.state)
@@ -99,6 +109,9 @@ class TrainingRun:
         return searches.setdefault("all" if self.sampler == "random" else metric, [])
 
     def _search(self, metric: str) -> AmlLosses:
+        chosen: dict[str, dict[str, float]] = self.state.values.setdefault("weights", {})
+        if metric in chosen:  # in a training that goes on, even if a time limit ended the search
+            return with_weights(self.losses, chosen[metric])
         stored = self._trials(metric)
         trials = [Trial(**values) for values in stored]
         measured = self.metrics if self.sampler == "random" else (metric,)
@@ -116,11 +129,12 @@ class TrainingRun:
             value = trial.metrics[metric]
             self._report("search", metric, len(trials), self.settings.trials, math.nan, value, best, self.trial_cost)
 
-        self.done += len(trials) * self.trial_cost
-        return run_search(
+        losses = run_search(
             self.losses, metric, self.settings.trials, run_trial, sampler=self.sampler, seed=self.settings.seed,
             trials=trials, stop=lambda: bool(limit) and time.monotonic() - self.start_time > limit, on_trial=on_trial,
         )  # fmt: skip
+        chosen[metric] = {name: getattr(losses, name) for name in WEIGHTS}
+        return losses
 
     def _new_network(self, losses: AmlLosses) -> AttributionNetwork:
         """A network with the backbone's weights and a new head, drawn on the CPU: a seed means the same anywhere."""
@@ -177,6 +191,7 @@ class TrainingRun:
             self._report("training", metric, values["epoch"], epochs, loss, value, improved, 1.0)
         if not metric:
             return {}
+        self.done += epochs - values["epoch"]  # of an early stop
         if not best:
             raise InputError("the training found no finite metric; lower learning_rate, or check the model's weights")
         _load(network, best)
