@@ -262,6 +262,18 @@ class TestRun:
         words = table6._in_bold(encoded, tops[0]).split()
         assert sum(word.startswith("**") for word in words) == 3
 
+    def test_table_5_from_data_to_report(self, data, monkeypatch):
+        monkeypatch.setattr(table5, "COUNTS", {"sst2": 2, "imdb": 2})
+        reviews = [
+            f"take {n}: {text},{'positive' if label else 'negative'}" for n in range(3) for text, label in SENTENCES
+        ]
+        (data / "imdb.csv").write_text("\n".join(["review,sentiment", *(r.replace(" ,", "") for r in reviews)]))
+        report = table5.reproduce(self.request(data, None, rows=["input-x-gradient"]), TINY)
+        assert [row.title for row in report.table.rows] == [ROWS["input-x-gradient"].title, "random"]
+        assert set(report.table.rows[0].cells) == set(table5.COLUMNS)
+        assert "| sst2 s alone |" in report.to_markdown()
+        assert "not judged" in report.to_markdown()  # neither AML nor sequential IG was timed
+
     def test_seconds_and_passes_of_a_method(self, data):
         model = rationales.load()
         texts = [example.text for example in read_data("sst-2", "dev", data)][:3]
