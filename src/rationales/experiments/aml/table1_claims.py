@@ -105,27 +105,27 @@ def _best_in_most(tables: Tables, key: str, rivals: Sequence[str], reading: str)
 
 
 def _ranks(table: Table, keys: Sequence[str], metric: str) -> dict[str, int]:
-    """Key -> place of the row among these, 1 being the best."""
+    """Key -> rank of the row among these, 1 being the best."""
     present = [key for key in keys if (row := _row(table, key)) is not None and metric in row.cells]
     means = {key: _mean(row, metric) for key in present if (row := _row(table, key)) is not None}
     ordered = sorted(present, key=lambda key: means[key], reverse=_higher(metric))
-    return {key: place for place, key in enumerate(ordered, 1)}
+    return {key: rank for rank, key in enumerate(ordered, 1)}
 
 
 def _runners_up(tables: Tables) -> ClaimVerdict:
-    """Whether the three have better places than the other rivals, on average; tested over scenarios and metrics."""
+    """Whether the three have better ranks than the other rivals, on average; tested over scenarios and metrics."""
     first, second = [], []
     for table in tables.values():
         for metric in METRICS:
-            places = _ranks(table, RIVALS, metric)
-            upper = [place for key, place in places.items() if key in RUNNERS_UP]
-            lower = [place for key, place in places.items() if key not in RUNNERS_UP]
+            ranks = _ranks(table, RIVALS, metric)
+            upper = [rank for key, rank in ranks.items() if key in RUNNERS_UP]
+            lower = [rank for key, rank in ranks.items() if key not in RUNNERS_UP]
             if upper and lower:
                 first.append(float(np.mean(upper)))
                 second.append(float(np.mean(lower)))
     if not first:
         return ClaimVerdict(None, "not all of the rows are there")
-    figures = f"mean place {np.mean(first):.1f}, of the other rivals {np.mean(second):.1f}"
+    figures = f"mean rank {np.mean(first):.1f}, of the other rivals {np.mean(second):.1f}"
     return ClaimVerdict(float(np.mean(first)) < float(np.mean(second)), figures, p=_p_of(first, second))
 
 

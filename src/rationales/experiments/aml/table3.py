@@ -79,9 +79,11 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
             if request.progress is not None:
                 request.progress((number + 1) / len(kinds))
     first = kinds[0]
-    others = [(texts.title, table.to_markdown(_reference(table))) for texts, table in tables.items() if texts != first]
+    further_tables = [
+        (texts.title, table.to_markdown(_reference(table))) for texts, table in tables.items() if texts != first
+    ]
     judged = [claim(texts, table) for texts, table in tables.items()]
-    sections = (("The paper's claims", claims_markdown(judged)), *others)
+    sections = (("The paper's claims", claims_markdown(judged)), *further_tables)
     return ExperimentReport(
         tables[first], _reference(tables[first]), first.metrics, sections, f"{TITLE} ({first.title})"
     )

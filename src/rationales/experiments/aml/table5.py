@@ -127,7 +127,7 @@ def _synchronise() -> None:
 
 
 def table_rows(timings: dict[str, dict[str, Timing]]) -> list[TableRow]:
-    """A row for each method; seconds alone have a value for every text, the others one."""
+    """A row for each method; seconds alone have a value for every text, the rival_titles one."""
     rows, size = [], max(COUNTS.values())
     for title, by_corpus in timings.items():
         cells = {}
@@ -150,10 +150,11 @@ def _recipe() -> str:
 
 def claims(timings: dict[str, dict[str, Timing]]) -> list[PaperClaim]:
     """What the appendix says about time; tests are Welch's, over texts."""
-    others = [title for title in timings if title not in (ROWS[PAML].title, ROWS[RANDOM].title)]
+    rival_titles = [title for title in timings if title not in (ROWS[PAML].title, ROWS[RANDOM].title)]
     paml, faml, sig = (timings.get(ROWS[key].title, {}) for key in (PAML, FAML, SIG))
     judged = [
-        PaperClaim("A.3", f"pAML is the fastest on {key}", (_fastest(paml, timings, others, key),)) for key in COUNTS
+        PaperClaim("A.3", f"pAML is the fastest on {key}", (_fastest(paml, timings, rival_titles, key),))
+        for key in COUNTS
     ]
     judged.append(PaperClaim("A.3", "fAML is nearly unaffected by text length", (_length_ratio(faml, True),)))
     judged.append(PaperClaim("A.3", "Sequential IG takes much longer for long texts", (_length_ratio(sig, False),)))
@@ -161,9 +162,9 @@ def claims(timings: dict[str, dict[str, Timing]]) -> list[PaperClaim]:
 
 
 def _fastest(
-    paml: dict[str, Timing], timings: dict[str, dict[str, Timing]], others: Sequence[str], key: str
+    paml: dict[str, Timing], timings: dict[str, dict[str, Timing]], rival_titles: Sequence[str], key: str
 ) -> ClaimVerdict:
-    rivals = {title: timings[title][key] for title in others if key in timings[title]}
+    rivals = {title: timings[title][key] for title in rival_titles if key in timings[title]}
     if key not in paml or not rivals:
         return ClaimVerdict(None, "not all of the rows are there")
     best = min(rivals, key=lambda title: float(np.mean(rivals[title].alone)))

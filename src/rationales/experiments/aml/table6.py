@@ -78,7 +78,7 @@ def best_words(run: ScenarioRun, keys: Sequence[str]) -> dict[str, list[list[int
 
 
 def _overlap(tops: Sequence[Sequence[int]], reference: Sequence[Sequence[int]]) -> list[float]:
-    return [len(set(top) & set(other)) / max(1, len(other)) for top, other in zip(tops, reference, strict=True)]
+    return [len(set(top) & set(goal)) / max(1, len(goal)) for top, goal in zip(tops, reference, strict=True)]
 
 
 def _alike(same_order: Sequence[float]) -> ClaimVerdict:
