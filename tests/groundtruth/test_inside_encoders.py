@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from groundtruth.test_dry_run import QUICK, texts
 from groundtruth.test_training import cases, planted_texts
 from rationales.errors import ModelError
 from rationales.groundtruth import masker_training
+from rationales.groundtruth.dryrun import dry_run
 from rationales.groundtruth.explainable import word_model
 from rationales.groundtruth.masker_training import needs_masker, with_trained_masker
 from rationales.groundtruth.metrics import attribution_on_region
@@ -75,3 +77,20 @@ def test_padding_changes_nothing():
     together = module(ids, (ids > 0).long()).logits
     alone = module(ids[:1, :3], torch.ones(1, 3).long()).logits
     assert torch.allclose(together[:1], alone, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_dry_run_judges_methods_inside_an_encoder_and_maskers(monkeypatch):
+    training = replace(masker_training.TRAINING, trials=0, epochs=6, texts=100, validation_texts=10)
+    monkeypatch.setattr(masker_training, "TRAINING", training)
+    result = dry_run(
+        texts(), network="bert", methods=["decompx", "aml-pretrained"], training=QUICK | {"epochs": 25}, inputs=12
+    )
+    (plant,) = result.plants
+    assert plant.network == "bert"
+    assert not plant.no_verdict
+    by_title = {method.title: method for method in plant.methods}
+    assert list(by_title) == ["decompx", "aml-pretrained", "random"]
+    for title in ("decompx", "aml-pretrained"):
+        assert by_title[title].error == ""
+        assert by_title[title].region.attribution.mean > by_title["random"].region.attribution.mean

@@ -23,7 +23,7 @@ def needs_masker(method: Method) -> bool:
 
 
 def with_trained_masker(
-    method: Method, model: Model, texts: Sequence[str], folder: Path, training: AmlTraining = TRAINING
+    method: Method, model: Model, texts: Sequence[str], folder: Path, training: AmlTraining | None = None
 ) -> Method:
     """The method with a masker that is trained on these texts and stored in `folder`; other methods as they are."""
     if not isinstance(method, AmlMethod) or method.masker:
@@ -33,5 +33,5 @@ def with_trained_masker(
     path = folder / "masker.safetensors"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        pretrain(model, list(texts), training, data="planted texts").save(path)
+        pretrain(model, list(texts), training or TRAINING, data="planted texts").save(path)
     return replace(method, masker=str(path))
