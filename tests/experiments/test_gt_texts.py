@@ -232,3 +232,26 @@ class TestRationaleModels:
                     float(values[0]) for values in optimal_selection(cases, [round(100 * point.rate) / 100], per_text)
                 ]
                 assert point.best_possible(per_text) == pytest.approx(tuple(expected))
+
+
+class TestInsideEncoders:
+    def keys(self, network):
+        rows = choose_rows(table1.DIMENSIONS, ["inside", "marc", network])
+        settings = RunSettings("gt-table1", rows["methods"], 4)
+        return {spec.key for spec in text_run.suitable_methods(RunSpec("articles", network, 0), settings)}
+
+    def test_methods_that_look_inside_run_on_an_encoder_alone(self):
+        inside = {key for key, spec in TEXT_METHODS.items() if spec.group == "inside"}
+        assert {"decompx", "alti", "globenc", "chefer", "aml-pretrained", "aml-finetuned"} <= inside
+        assert self.keys("bert") == {"marc", "random", *inside}
+        assert self.keys("attention") == {"marc", "random"}
+        assert not inside & set(choose_rows(table1.DIMENSIONS, None)["methods"])  # the default network is none
+
+    def test_a_masker_is_trained_on_the_runs_own_texts(self, tmp_path):
+        setup = text_run.prepare(
+            RunSpec("articles", "bert", 0, data="movies"),
+            RunSettings("gt-table1", (), 4, data=review_folder(tmp_path)),
+            0,
+        )
+        assert setup.training_texts
+        assert type(setup.make_network()).__name__ == "BertForSequenceClassification"

@@ -7,7 +7,15 @@ import torch
 
 import rationales
 from rationales.errors import ModelError
-from rationales.models.catalogue import AUDIO_MODEL, CATALOGUE, EMBEDDED, IMAGE_MODEL, list_models
+from rationales.models.catalogue import (
+    AUDIO_MODEL,
+    CATALOGUE,
+    DELTA_MODELS,
+    EMBEDDED,
+    IMAGE_MODEL,
+    SMALL_MODELS,
+    list_models,
+)
 
 
 class TestCatalogue:
@@ -26,12 +34,19 @@ class TestCatalogue:
         assert mine.probabilities == theirs.probabilities
         assert next(model.networks[0].module.parameters()).dtype == torch.float32
 
-    @pytest.mark.parametrize("name", [name for name in CATALOGUE if name != EMBEDDED])
+    @pytest.mark.parametrize("name", DELTA_MODELS)
     def test_a_model_that_is_not_here_says_what_it_needs(self, name, monkeypatch, tmp_path):
         monkeypatch.setattr("rationales.models.delta.encoder_folder", lambda: None)
         with pytest.raises(ModelError, match="pip install"):
             rationales.load(name)
         monkeypatch.setattr("rationales.models.delta.encoder_folder", lambda: tmp_path)
+        monkeypatch.setattr("rationales.models.delta.DELTA_FOLDER", tmp_path)
+        with pytest.raises(ModelError, match="checkout"):
+            rationales.load(name)
+
+    @pytest.mark.parametrize("name", SMALL_MODELS)
+    def test_a_small_model_needs_the_checkout_alone(self, name, monkeypatch, tmp_path):
+        monkeypatch.setattr("rationales.models.delta.encoder_folder", lambda: None)
         monkeypatch.setattr("rationales.models.delta.DELTA_FOLDER", tmp_path)
         with pytest.raises(ModelError, match="checkout"):
             rationales.load(name)

@@ -24,7 +24,26 @@ def eager_pass(module: nn.Module, encoding: Any) -> SimpleNamespace:
         attentions=list(output.attentions),
         states=list(output.hidden_states),
         logits=output.logits,
-        layers=list(plain.base_model.encoder.layer),
+        layers=[_named_as_in_bert(layer) for layer in _layers(plain.base_model)],
+    )
+
+
+def _layers(encoder: Any) -> list[Any]:
+    return list(encoder.transformer.layer if hasattr(encoder, "transformer") else encoder.encoder.layer)
+
+
+def _named_as_in_bert(layer: Any) -> Any:
+    """A layer of DistilBERT under BERT's names; layers of other encoders have them."""
+    if not hasattr(layer, "sa_layer_norm"):
+        return layer
+    attention = SimpleNamespace(
+        self=SimpleNamespace(value=layer.attention.v_lin),
+        output=SimpleNamespace(dense=layer.attention.out_lin, LayerNorm=layer.sa_layer_norm),
+    )
+    return SimpleNamespace(
+        attention=attention,
+        intermediate=lambda states: layer.ffn.activation(layer.ffn.lin1(states)),
+        output=SimpleNamespace(dense=layer.ffn.lin2, LayerNorm=layer.output_layer_norm),
     )
 
 

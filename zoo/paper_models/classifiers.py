@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer, BertForSequenceClassification
+from transformers import AutoTokenizer, BertForSequenceClassification, DistilBertForSequenceClassification
 
 from rationales.models.delta import load_delta
 from zoo.fit import half_precision, update
@@ -51,6 +51,7 @@ class Task:
     tests: tuple[str, ...]
     settings: tuple[Setting, ...]
     validation: str | None = None  # a file; None: a share of the training file, if there is anything to choose
+    ranks: tuple[int, ...] = RANKS
 
 
 TASKS = (
@@ -90,6 +91,13 @@ def split_groups(rows: TokenRows, share: float, rng: np.random.Generator) -> tup
     return rows.select(np.flatnonzero(~held_out)), rows.select(np.flatnonzero(held_out))
 
 
+def accepted_arguments(model: nn.Module, arguments: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The arguments without token types for DistilBERT, which has none."""
+    if not isinstance(model, DistilBertForSequenceClassification):
+        return arguments
+    return {name: value for name, value in arguments.items() if name != "token_type_ids"}
+
+
 @torch.no_grad()
 def probabilities(model: nn.Module, rows: TokenRows, pad: int) -> tuple[Tensor, Array]:
     """(rows, classes) on the host, and the labels of the rows."""
@@ -101,7 +109,8 @@ def probabilities(model: nn.Module, rows: TokenRows, pad: int) -> tuple[Tensor, 
     for first in range(0, len(rows), EVALUATION_ROWS):
         indices = order[first : first + EVALUATION_ROWS]
         arguments, _ = on_device.batch(indices)
-        out[torch.from_numpy(indices).to(device)] = model(**arguments).logits.float().softmax(1)
+        logits = model(**accepted_arguments(model, arguments)).logits
+        out[torch.from_numpy(indices).to(device)] = logits.float().softmax(1)
     return out.cpu(), rows.label
 
 
@@ -204,8 +213,10 @@ def train_classifier(
     checked = validation if validation is not None else rows.select(rng.permutation(len(rows))[:CHECKED_TEXTS])
     tests = {name: load_rows(data / "tokens", name, limit) for name in task.tests}
     trained = {name: accuracy(model, test, pad, segmented) for name, test in tests.items()}
-    change = low_rank_change(initial, best["state"], max(RANKS)) | head_of(model)
-    stored, ranks, size = store_smallest(model, change, out / task.name, encoder, checked, pad, segmented)
+    change = low_rank_change(initial, best["state"], max(task.ranks)) | head_of(model)
+    stored, ranks, size = store_smallest(
+        model, change, out / task.name, encoder, checked, pad, segmented, ranks=task.ranks
+    )
     figures = {
         "model": task.name,
         "trained on": {"file": task.train, "rows": len(rows)},
@@ -225,25 +236,29 @@ def train_classifier(
 
 
 def store_smallest(
-    model: nn.Module, change: dict[str, Tensor], folder: Path, encoder: Path, checked: TokenRows, pad: int,
-    segmented: bool,
+    model: nn.Module, change: dict[str, Tensor], folder: Path, encoder: Path | None, checked: TokenRows, pad: int,
+    segmented: bool, ranks: tuple[int, ...] = RANKS, base: str | None = None,
 ) -> tuple[nn.Module, dict[int, float], int]:  # fmt: skip
     """Store the change at the first rank that keeps the predicted labels of `checked`, the last one else.
+
+    `base`: the delta beside `folder` that this one changes; None: the change is of the encoder itself.
 
     Returns the model as stored, the share of labels kept at each rank tried, and the bytes.
     """
     predicted = text_probabilities(model, checked, pad, segmented)[0].argmax(1)
-    ranks: dict[int, float] = {}
-    for rank in RANKS:
-        size = save_delta(folder, cut(change, rank), model.config)
-        stored = load_delta(folder, encoder, "BertForSequenceClassification")[0].to(next(model.parameters()).device)
+    agreement: dict[int, float] = {}
+    for rank in ranks:
+        size = save_delta(folder, cut(change, rank), model.config, base)
+        stored = load_delta(folder, encoder, "AutoModelForSequenceClassification")[0]
+        stored = stored.to(next(model.parameters()).device)
         labels = text_probabilities(stored, checked, pad, segmented)[0].argmax(1)
-        ranks[rank] = float((labels == predicted).float().mean())
-        if ranks[rank] >= AGREEMENT:
+        agreement[rank] = float((labels == predicted).float().mean())
+        if agreement[rank] >= AGREEMENT:
             break
-    return stored, ranks, size
+    return stored, agreement, size
 
 
 def head_of(model: nn.Module) -> dict[str, Tensor]:
-    """The classification layer, which the encoder's package does not have: stored even where training left it."""
-    return {name: value.detach() for name, value in model.named_parameters() if name.startswith("classifier.")}
+    """The classification layers, which an encoder does not have: stored even where training left them."""
+    heads = ("classifier.", "pre_classifier.")
+    return {name: value.detach() for name, value in model.named_parameters() if name.startswith(heads)}

@@ -15,6 +15,7 @@ from rationales.models.delta import BASE, CONFIG_FILE, DELTA_FILE, SCALE
 
 STEPS = 127  # on either side of zero
 SMALL = 4096  # elements; smaller tensors stay in half precision
+LAYER_STACKS = (".encoder.", ".transformer.")  # the latter is DistilBERT's
 TRANSIENT = ("_name_or_path", "transformers_version", "gradient_checkpointing", "architectures", BASE)
 
 
@@ -31,7 +32,7 @@ def restore(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 def is_factored(name: str, parameter: Tensor) -> bool:
     """Whether a change of this parameter is stored as two factors: the matrices of the encoder's layers."""
-    return ".encoder." in name and parameter.ndim == 2
+    return any(stack in name for stack in LAYER_STACKS) and parameter.ndim == 2
 
 
 def low_rank_change(before: Mapping[str, Tensor], after: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]:

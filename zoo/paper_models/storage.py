@@ -19,6 +19,7 @@ from torch import Tensor
 Array = NDArray[Any]
 ENCODER_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 SUFFIX = ".safetensors.xz"
+WORDS, WORD_FILE = "embeddings.word_embeddings.weight", "words.safetensors"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def join_rows(blocks: Sequence[TokenRows]) -> TokenRows:
     )
 
 
-def save_rows(rows: TokenRows, folder: Path, name: str) -> None:
+def save_rows(rows: TokenRows, folder: Path, name: str, preset: int = 9) -> None:
+    """Write the rows; `preset`: how hard they are compressed, 0 (fast) to 9 (small)."""
     arrays = {
         "ids": rows.ids,
         "lengths": rows.lengths.astype(np.uint16),
@@ -91,7 +93,7 @@ def save_rows(rows: TokenRows, folder: Path, name: str) -> None:
         "label": rows.label.astype(np.uint8),
         "group": rows.group.astype(np.int32),
     }
-    (folder / f"{name}{SUFFIX}").write_bytes(lzma.compress(numpy_file.save(arrays), preset=9))
+    (folder / f"{name}{SUFFIX}").write_bytes(lzma.compress(numpy_file.save(arrays), preset=preset))
 
 
 def load_rows(folder: Path, name: str, limit: int | None = None) -> TokenRows:
@@ -146,25 +148,49 @@ def to_device(rows: TokenRows, device: torch.device, pad: int) -> DeviceRows:
     )
 
 
-def pack_encoder(source: Path, target: Path) -> None:
-    """Copy the encoder with its weights in half precision; the bytes that repeat themselves are compressed."""
+def pack_encoder(source: Path, target: Path, dropped_bits: int = 0) -> None:
+    """Copy the encoder with its weights in half precision; the bytes that repeat themselves are compressed.
+
+    `dropped_bits`: this many last bits of each weight are rounded away, and the word embeddings stored in 8 bits.
+    """
     target.mkdir(parents=True, exist_ok=True)
-    weights = {k: v.half().numpy() for k, v in load_file(source / "model.safetensors").items() if v.is_floating_point()}
-    planes = {name: np.ascontiguousarray(w).view(np.uint8).reshape(*w.shape, 2) for name, w in weights.items()}
-    high = {name: np.ascontiguousarray(plane[..., 1]) for name, plane in planes.items()}  # sign, exponent
-    numpy_file.save_file({name: np.ascontiguousarray(p[..., 0]) for name, p in planes.items()}, target / "low")
-    (target / "high.xz").write_bytes(lzma.compress(numpy_file.save(high), preset=9))
+    stored = {k: v for k, v in load_file(source / "model.safetensors").items() if v.is_floating_point()}
+    if dropped_bits:
+        words = next(name for name in stored if name.endswith(WORDS))
+        save_file(eight_bits(stored.pop(words)), target / WORD_FILE)
+    bits = {name: rounded_bits(value.half().numpy(), dropped_bits) for name, value in stored.items()}
+    high = {name: (value >> 8).astype(np.uint8) for name, value in bits.items()}  # sign, exponent
+    low = {name: (value & 255).astype(np.uint8) for name, value in bits.items()}
+    for file, planes in (("high.xz", high), ("low.xz", low)):
+        (target / file).write_bytes(lzma.compress(numpy_file.save(planes), preset=6))
     for name in ENCODER_FILES:
         shutil.copy(source / name, target / name)
+
+
+def rounded_bits(weights: Array, dropped: int) -> Array:
+    """The 16 bits of each half-precision number, rounded to the nearest one whose last `dropped` bits are 0."""
+    bits = np.ascontiguousarray(weights).view(np.uint16).astype(np.uint32)
+    return (((bits + (1 << dropped >> 1)) >> dropped) << dropped).astype(np.uint16)
+
+
+def eight_bits(weights: Tensor) -> dict[str, Tensor]:
+    """A matrix as 8-bit integers and the size of the steps of each row."""
+    steps = weights.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
+    return {"steps": steps.contiguous(), "numbers": (weights / steps).round().to(torch.int8).contiguous()}
 
 
 def unpack_encoder(source: Path, target: Path) -> Path:
     """Write the packed encoder as a folder that transformers loads; returns the folder."""
     target.mkdir(parents=True, exist_ok=True)
-    low = numpy_file.load_file(source / "low")
-    high = numpy_file.load(lzma.decompress((source / "high.xz").read_bytes()))
-    halves = {name: np.stack([low[name], high[name]], -1).view(np.float16)[..., 0] for name in low}
-    save_file({name: torch.from_numpy(h.copy()) for name, h in halves.items()}, target / "model.safetensors")
+    low, high = (numpy_file.load(lzma.decompress((source / file).read_bytes())) for file in ("low.xz", "high.xz"))
+    halves = {name: (high[name].astype(np.uint16) << 8 | low[name]).view(np.float16) for name in low}
+    weights = {name: torch.from_numpy(half.copy()) for name, half in halves.items()}
+    if (source / WORD_FILE).is_file():
+        words = load_file(source / WORD_FILE)
+        positions = next(name for name in weights if name.endswith("position_embeddings.weight"))
+        prefix = positions.partition("embeddings.")[0]
+        weights[prefix + WORDS] = (words["numbers"].float() * words["steps"]).half()
+    save_file(weights, target / "model.safetensors")
     for name in ENCODER_FILES:
         shutil.copy(source / name, target / name)
     return target

@@ -40,7 +40,7 @@ def dry_run(
     network: Annotated[
         str | None,
         Option(
-            help="The network to train: small-resnet, resnet34, small-vit; for texts transformer, bilstm.",
+            help="The network to train: small-resnet, resnet34, small-vit; for texts transformer, bilstm, bert.",
             show_default="small-resnet; for texts transformer",
         ),
     ] = None,

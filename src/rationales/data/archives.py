@@ -17,7 +17,7 @@ from typing import BinaryIO
 from rationales.data.unpacking import BoundedGzip, check_ratio, is_gzip
 from rationales.errors import DataError
 
-ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
+ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl")
 MAX_UNPACKED = 64 * 1024**3  # bytes that an archive may unpack to
 MAX_DEPTH = 4  # levels of folders in which a file is searched
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -154,6 +156,36 @@ def _input_marginalization(name: str, title: str, where: str, data: str) -> Expe
     return Experiment(name, title, f"{_PHAM}, {where}", needs, rows, run, options)
 
 
+_AML_DATA = "the data sets sst-2, rotten-tomatoes, imdb and emotion in one folder (--data)"
+_AML = (
+    ("aml-table1", "Faithfulness of twelve methods on four data sets and three encoders", "Table 1", _AML_DATA),
+    ("aml-table3", "Agreement with people", "Table 3", "the data sets sst-2, sst and eraser-movies (--data)"),
+    ("aml-table4", "Ablations of AML's loss", "Table 4", "the data set emotion (--data)"),
+    ("aml-table5", "Seconds and passes per example", "Table 5", "the data sets sst-2 and imdb (--data)"),
+    ("aml-table6", "The best three words of a few texts", "Table 6", "the data sets sst-2 and emotion (--data)"),
+)
+
+
+def _aml(name: str, title: str, number: str, needs: str) -> Experiment:
+    """A table of the AML paper."""
+
+    def module() -> ModuleType:
+        return importlib.import_module(f"rationales.experiments.aml.{name.removeprefix('aml-')}")
+
+    def run(request: Request) -> ExperimentReport:
+        report: ExperimentReport = module().reproduce(request)
+        return report
+
+    def rows() -> Sequence[str]:
+        row_names: Sequence[str] = module().names()
+        return row_names
+
+    paper = f"Barkan et al., LLM Explainability via Attributive Masking Learning, {number}"
+    return Experiment(
+        name, title, paper, f"{needs}; the encoders in zoo/ and the MiniLM package", rows, run, ("model",)
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
@@ -170,5 +202,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
         *(_input_marginalization(*entry) for entry in _INPUT_MARGINALIZATION),
+        *(_aml(*entry) for entry in _AML),
     )
 }

@@ -88,10 +88,10 @@ def load_with_transformers() -> nn.Module:
 
 
 def _delta_entry(name: str, summary: str) -> CatalogueEntry:
-    """A classifier that is stored as a change of the MiniLM encoder."""
+    """A classifier that is stored as a change of the MiniLM encoder, or of an encoder in zoo/."""
 
     def open_classifier(_device: str) -> tuple[nn.Module, Any]:
-        return open_delta(name, "AutoModelForSequenceClassification")
+        return open_delta(name, "AutoModelForSequenceClassification", of_minilm=name in DELTA_MODELS)
 
     return CatalogueEntry(name, summary, lambda: delta_location(name), open_classifier)
 
@@ -103,8 +103,23 @@ DELTA_MODELS = {  # name -> summary; made by the scripts in zoo/
     "minilm-sst2": "sentiment of sentences and phrases, trained on SST-2 as it is, no word ever hidden",
     "minilm-esnli": "premise and hypothesis: entailment, neutral or contradiction; trained on e-SNLI's dev file",
     "minilm-multirc": "passage and answer: true or false; trained on MultiRC's val file",
+    "minilm-rt": "sentiment of sentences, trained on Rotten Tomatoes as it is, no word ever hidden",
+    "minilm-emotion": "six emotions of short messages, trained on them as they are, no word ever hidden",
+    "minilm-imdb": "sentiment of film reviews, trained on 8,000 of IMDB's as they are, no word ever hidden",
+}
+_SMALL_FAMILIES = {"small-roberta": "a RoBERTa of 4 layers", "small-distilbert": "a DistilBERT of 3 layers"}
+_SMALL_TASKS = {
+    "sst2": "sentiment of sentences and phrases (SST-2)",
+    "rt": "sentiment of sentences (Rotten Tomatoes)",
+    "emotion": "six emotions of short messages",
+    "imdb": "sentiment of film reviews (IMDB)",
+}
+SMALL_MODELS = {  # name -> summary; their encoders are in zoo/ too
+    f"{family}-{task}": f"{subject}; {shape}, distilled from MiniLM, no word ever hidden"
+    for family, shape in _SMALL_FAMILIES.items()
+    for task, subject in _SMALL_TASKS.items()
 }
 CATALOGUE = {
     EMBEDDED: CatalogueEntry(EMBEDDED, _EMBEDDED_SUMMARY, _embedded_where, _open_embedded),
-    **{name: _delta_entry(name, summary) for name, summary in DELTA_MODELS.items()},
+    **{name: _delta_entry(name, summary) for name, summary in (DELTA_MODELS | SMALL_MODELS).items()},
 }

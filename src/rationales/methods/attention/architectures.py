@@ -7,14 +7,15 @@ usual one is verified in every forward pass (`trace.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from rationales.errors import ModelError, OptionError
 from rationales.models.batch import Batch
-from rationales.models.fast.packed import BERT, DISTILBERT, LayerNames
+from rationales.models.encoder_layers import BERT, DISTILBERT, EncoderLayer, LayerNames, encoder_layer
 from rationales.models.text.batch import TextBatch
 
 VIT = LayerNames(
@@ -22,7 +23,6 @@ VIT = LayerNames(
     *("mlp.fc1", "mlp.fc2", "layernorm_after"),
 )
 INSTEAD = "use integrated-gradients, occlusion or marc, which need no attention"
-_ROLES = ("query", "key", "value", "attention_output", "attention_norm", "intermediate", "output", "output_norm")
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,6 @@ _HOMES = ("transformers.models.", "rationales.models.text.bert")  # a namesake f
 
 
 @dataclass(frozen=True, eq=False)
-class EncoderLayer:
-    """The sub-modules of a layer."""
-
-    module: nn.Module
-    query: nn.Linear
-    key: nn.Linear
-    value: nn.Linear
-    attention_output: nn.Linear
-    attention_norm: nn.LayerNorm
-    intermediate: nn.Linear
-    output: nn.Linear
-    output_norm: nn.LayerNorm
-
-
-@dataclass(frozen=True, eq=False)
 class Encoder:
     """The sub-modules of an encoder with a classifier."""
 
@@ -99,9 +84,8 @@ def find_encoder(method: str, module: nn.Module) -> Encoder:
             f"convolutional or recurrent network, a decoder, or a module of your own?); it works with these classes of "
             f"transformers: {known}; otherwise {INSTEAD}"
         )
-    names = asdict(architecture.names)
     layers = [
-        EncoderLayer(layer, **{role: _submodule(method, layer, names[role]) for role in _ROLES})
+        encoder_layer(layer, architecture.names, partial(_submodule, method))
         for layer in _submodule(method, module, architecture.layers).children()
     ]
     config: Any = module.config

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError
-from rationales.methods.attention.architectures import INSTEAD, Encoder, EncoderLayer
+from rationales.methods.attention.architectures import INSTEAD, Encoder
 from rationales.models.batch import Batch
 from rationales.models.batch.rows import Block
+from rationales.models.encoder_layers import EncoderLayer
 from rationales.models.text.batch import TextBatch
 
 # largest difference between the attention's output and ours, relative to the largest value

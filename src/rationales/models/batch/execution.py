@@ -1,4 +1,4 @@
-"""What surrounds a forward pass: temporary changes of the modules, the number of threads, and the memory.
+"""What surrounds a forward pass: temporary changes of the modules, the number of threads, the memory, and a count.
 
 Idle OpenMP threads spin. That saves microseconds on an idle machine, but on a busy one spinning threads take the cores
 from working ones, and small models become many times slower. Small work therefore runs in one thread, and larger work
@@ -13,6 +13,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -186,3 +188,38 @@ def _read(config: Any, default: int, *names: str) -> int:
         if isinstance(value, int) and value > 0:
             return value
     return default
+
+
+@dataclass(eq=False)
+class PassCount:
+    """Rows that went through a model forward, and those of them that recorded a graph for a backward pass."""
+
+    forward: int = 0
+    backward: int = 0
+
+    @property
+    def total(self) -> int:
+        """Forward and backward passes together."""
+        return self.forward + self.backward
+
+
+_count: ContextVar[PassCount | None] = ContextVar("pass count", default=None)
+
+
+@contextmanager
+def counted_passes() -> Iterator[PassCount]:
+    """Count the passes of all rows inside the block."""
+    count = PassCount()
+    token = _count.set(count)
+    try:
+        yield count
+    finally:
+        _count.reset(token)
+
+
+def record_passes(rows: int, output: Tensor) -> None:
+    """Count `rows` that gave this output, if anything counts."""
+    count = _count.get()
+    if count is not None:
+        count.forward += rows
+        count.backward += rows if output.requires_grad else 0

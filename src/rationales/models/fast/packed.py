@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, cast
 
@@ -20,31 +20,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import layer_norm, linear
 
 from rationales.models.batch.rows import Packing
+from rationales.models.encoder_layers import BERT, DISTILBERT, ROLES, EncoderLayer, LayerNames, encoder_layer
 from rationales.models.fast.attention import attend_packed
 from rationales.models.fast.kernels import norm_kernel
 
-
-@dataclass(frozen=True)
-class LayerNames:
-    """The names of a layer's sub-modules."""
-
-    query: str = "attention.self.query"
-    key: str = "attention.self.key"
-    value: str = "attention.self.value"
-    attention_output: str = "attention.output.dense"
-    attention_norm: str = "attention.output.LayerNorm"
-    intermediate: str = "intermediate.dense"
-    output: str = "output.dense"
-    output_norm: str = "output.LayerNorm"
-    activation: str = "intermediate.intermediate_act_fn"
-    heads: str = "attention.self.num_attention_heads"
-
-
-BERT = LayerNames()
-DISTILBERT = LayerNames(
-    *("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm"),
-    *("ffn.lin1", "ffn.lin2", "output_layer_norm", "ffn.activation", "attention.n_heads"),
-)
 # classifiers of transformers: the attributes that lead to the encoder, and the names in a layer
 KNOWN = {
     "BertForSequenceClassification": ("bert", "encoder", BERT),
@@ -95,7 +74,7 @@ def _is_plain_layer(layer: nn.Module, names: LayerNames) -> bool:
     with_weights = {
         name for name, submodule in submodules.items() if next(submodule.parameters(recurse=False), None) is not None
     }
-    known = {value for name, value in asdict(names).items() if name not in ("activation", "heads")}
+    known = {getattr(names, role) for role in ROLES}
     if with_weights != known or any(type(submodules[name]) not in (nn.Linear, nn.LayerNorm) for name in known):
         return False
     hooked = any(submodule._forward_hooks or submodule._forward_pre_hooks for submodule in submodules.values())  # noqa: SLF001
@@ -110,7 +89,10 @@ class PackedEncoder(nn.Module):
         self.plain = plain
         layers: Any = plain.layer
         self.layers = [
-            _PackedLayer(**{role: attrgetter(name)(layer) for role, name in asdict(names).items()}) for layer in layers
+            _PackedLayer(
+                encoder_layer(layer, names), attrgetter(names.activation)(layer), attrgetter(names.heads)(layer)
+            )
+            for layer in layers
         ]
 
     def forward(self, hidden_states: Tensor, *_: Any, **__: Any) -> Any:
@@ -132,30 +114,24 @@ class PackedEncoder(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class _PackedLayer:
-    query: nn.Linear
-    key: nn.Linear
-    value: nn.Linear
-    attention_output: nn.Linear
-    attention_norm: nn.LayerNorm
-    intermediate: nn.Linear
-    output: nn.Linear
-    output_norm: nn.LayerNorm
+    weights: EncoderLayer
     activation: Callable[[Tensor], Tensor]
     heads: int
 
     def run(self, x: Tensor, count: int, packing: Packing | None, only: Tensor | None = None) -> Tensor:
         """(N, hidden) of `count` rows -> (N, hidden), or (R, hidden) if `only` these tokens are needed."""
+        weights = self.weights
         if only is None:
-            x, query, key, value = with_products(x, self.query, self.key, self.value)
+            x, query, key, value = with_products(x, weights.query, weights.key, weights.value)
         else:
-            key, value = self.key(x), self.value(x)
-            x, query = with_products(x[only], self.query)
+            key, value = weights.key(x), weights.value(x)
+            x, query = with_products(x[only], weights.query)
         by_head = [projection.view(len(projection), self.heads, -1) for projection in (query, key, value)]
         ends = None if packing is None else (packing.ends, packing.longest)
         attended = attend_packed(by_head[0], by_head[1], by_head[2], count, ends).flatten(1)
-        x = add_norm(self.attention_output(attended), x, self.attention_norm)
-        x, intermediate = with_products(x, self.intermediate)
-        return add_norm(self.output(self.activation(intermediate)), x, self.output_norm)
+        x = add_norm(weights.attention_output(attended), x, weights.attention_norm)
+        x, intermediate = with_products(x, weights.intermediate)
+        return add_norm(weights.output(self.activation(intermediate)), x, weights.output_norm)
 
 
 def with_products(x: Tensor, *products: nn.Linear) -> tuple[Tensor, ...]:

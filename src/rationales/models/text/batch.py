@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rationales.errors import OptionError
 from rationales.models.batch import Batch, Noise, Packing, Piece, pack
-from rationales.models.batch.execution import limited_threads, output_replaced, weight_count
+from rationales.models.batch.execution import limited_threads, output_replaced, record_passes, weight_count
 from rationales.models.batch.rows import normal
 from rationales.models.classes import output_logits
 from rationales.models.fast import attention, packed
@@ -50,7 +50,9 @@ class TextClassifier:
         type_arguments = {"token_type_ids": types} if types is not None and self.takes_types else {}
         with output_replaced(self.embedding, change), self._rows(attention, piece):
             output = self.module(input_ids=ids, attention_mask=attention, **type_arguments, **self.arguments)
-        return output_logits(output, "text")
+        logits = output_logits(output, "text")
+        record_passes(len(ids), logits)
+        return logits
 
     def _rows(self, attention: Tensor, piece: Piece) -> AbstractContextManager[None]:
         """Context that tells a copy without masks how long the rows are."""

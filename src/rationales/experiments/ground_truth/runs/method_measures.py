@@ -22,6 +22,7 @@ from rationales.experiments.ground_truth.method_rows import PICTURE_METHODS, Met
 from rationales.experiments.ground_truth.runs.run_record import MethodMeasures
 from rationales.groundtruth import PlantedExample
 from rationales.groundtruth.explainable import Inherent
+from rationales.groundtruth.masker_training import with_trained_masker
 from rationales.groundtruth.metrics import Case, attribution_share, top_selections
 from rationales.groundtruth.plants.regions import Mask, units_in_region
 from rationales.masks.settings import MaskSettings
@@ -74,15 +75,21 @@ def encode_inputs(model: Model, planted: Sequence[PlantedExample], **options: An
     return EncodedInputs(model, planted, encoded, targets, regions, distractors, **options)
 
 
-def measure_method(inputs: EncodedInputs, spec: MethodSpec) -> MethodMeasures:
-    """Measures of one method; for a method that does not support the network, the reason."""
+def measure_method(
+    inputs: EncodedInputs, spec: MethodSpec, training_texts: Sequence[str] = (), maskers: Path | None = None
+) -> MethodMeasures:
+    """Measures of one method; for a method that does not support the network, the reason.
+
+    A method that needs a masker has it trained on `training_texts`, and stored in the folder `maskers`.
+    """
     if spec.alternatives:
         return _measure_best_alternative(inputs, spec)
     method = spec.build_method(inputs.model.kind, inputs.size)
     began = time.perf_counter()
     try:
         model = _with_baselines(inputs, spec)
-        attributions = attribute(model, inputs.encoded, method, inputs.targets, seed=inputs.seed)
+        ready = method if maskers is None else with_trained_masker(method, inputs.model, training_texts, maskers)
+        attributions = attribute(model, inputs.encoded, ready, inputs.targets, seed=inputs.seed)
     except RationalesError as error:
         return MethodMeasures(method_fingerprint(spec, method), unsupported=str(error))
     seconds = (time.perf_counter() - began) / len(inputs.planted)

@@ -10,6 +10,7 @@ from torch import nn
 from rationales.groundtruth.networks.rationale_models import RationaleModel, SelectionSettings
 from rationales.groundtruth.networks.recurrent import AttentionLSTM
 from rationales.groundtruth.networks.resnet import resnet34, small_resnet
+from rationales.groundtruth.networks.stock_bert import small_bert
 from rationales.groundtruth.networks.transformer import TextTransformer
 from rationales.groundtruth.networks.vit import small_vit
 from rationales.groundtruth.training import Recipe
@@ -36,6 +37,7 @@ class TextNetwork:
     recipe: Recipe
     selects: bool = False  # whether it selects words first and decides by these alone
     has_inherent_scores: bool = True  # whether it has attention weights or selects words
+    is_encoder: bool = False  # whether it is of a class that methods look inside
 
 
 def _rationale_model(estimator: str) -> TextFactory:
@@ -63,6 +65,13 @@ TEXT_NETWORKS: dict[str, TextNetwork] = {
         lambda words, labels, _: TextTransformer(words, labels),
         Recipe(epochs=30, learning_rate=5e-4, warmup_steps=100),
         has_inherent_scores=False,
+    ),
+    "bert": TextNetwork(
+        "BERT",
+        lambda words, labels, _: small_bert(words, labels),
+        Recipe(epochs=30, learning_rate=5e-4, warmup_steps=100),
+        has_inherent_scores=False,
+        is_encoder=True,
     ),
     "reinforce": TextNetwork("RL", _rationale_model("reinforce"), _SELECTING, True),
     "hardkuma": TextNetwork("CR", _rationale_model("hardkuma"), _SELECTING, True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from rationales.experiments.ground_truth.method_rows import INHERENT, RANDOM, TEXT_METHODS, MethodSpec, by_cost
+from rationales.experiments.ground_truth.method_rows import INHERENT, INSIDE, RANDOM, TEXT_METHODS, MethodSpec, by_cost
 from rationales.experiments.ground_truth.runs import review_passages, training_run
 from rationales.experiments.ground_truth.runs.networks import SHARE_TOLERANCE, TEXT_NETWORKS
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
@@ -36,7 +36,8 @@ def suitable_methods(spec: RunSpec, settings: RunSettings) -> list[MethodSpec]:
     network = TEXT_NETWORKS[spec.network]
     if network.selects:
         return by_cost(TEXT_METHODS, [INHERENT, RANDOM])
-    return by_cost(TEXT_METHODS, [key for key in settings.methods if key != INHERENT or network.has_inherent_scores])
+    keys = [key for key in settings.methods if key != INHERENT or network.has_inherent_scores]
+    return by_cost(TEXT_METHODS, [key for key in keys if TEXT_METHODS[key].group != INSIDE or network.is_encoder])
 
 
 def data_settings(spec: RunSpec) -> str:
@@ -66,6 +67,7 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> training_run.
         stop_condition=near_rate(spec.rate, SHARE_TOLERANCE) if network.selects else None,
         find_fault=(lambda module: _excess_selection(module, data.test, spec.rate)) if network.selects else None,
         selects=network.selects,
+        training_texts=tuple(example.text for example in train.examples),
     )
 
 

@@ -7,6 +7,8 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -48,6 +50,7 @@ class TrainingSetup:
     stop_condition: training.StopCondition | None = None  # further condition under which training may stop
     find_fault: Callable[[nn.Module], str] | None = None  # reason to reject a trained network; empty: none
     selects: bool = False
+    training_texts: tuple[str, ...] = ()  # for methods that train a masker
 
 
 PrepareTraining = Callable[[RunSpec, RunSettings, int], TrainingSetup]  # the last argument numbers the attempt
@@ -223,10 +226,11 @@ def _explain(
     measures = {}
     if previous is not None and previous.model_fingerprint == fingerprint and not settings.explain_during_training:
         measures = dict(previous.measures)
-    for method in methods:
-        current = _current_fingerprint(method, inputs.model.kind, inputs.size)
-        if method.key not in measures or measures[method.key].fingerprint != current:
-            measures[method.key] = measure_method(inputs, method)
+    with TemporaryDirectory() as maskers:
+        for method in methods:
+            current = _current_fingerprint(method, inputs.model.kind, inputs.size)
+            if method.key not in measures or measures[method.key].fingerprint != current:
+                measures[method.key] = measure_method(inputs, method, setup.training_texts, Path(maskers))
     return replace(
         record,
         model_fingerprint=fingerprint,

@@ -53,8 +53,8 @@ def best_trial(trials: Sequence[Trial], metric: str) -> Trial:
 
 
 def with_weights(losses: AmlLosses, weights: Mapping[str, Any]) -> AmlLosses:
-    """The losses with other weights."""
-    changes: dict[str, Any] = {name: float(value) for name, value in weights.items()}
+    """The losses with other weights; a weight of 0 stays 0, so that a loss that is switched off is not searched."""
+    changes: dict[str, Any] = {name: float(value) for name, value in weights.items() if getattr(losses, name)}
     return replace(losses, **changes)
 
 

@@ -1,0 +1,294 @@
+"""The tables of the AML paper: rows, both normalisers, claims, passes, and a run from data to report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import rationales
+from rationales.data import read_data
+from rationales.errors import OptionError
+from rationales.evaluation.preparation import prepare_evaluation
+from rationales.evaluation.protocols import PRESETS
+from rationales.evaluation.scores.attribution import score_rows
+from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.experiments.aml import table1, table3, table4, table5, table6
+from rationales.experiments.aml.maskers import MaskerPlan
+from rationales.experiments.aml.row_specs import (
+    COLUMNS,
+    FAML,
+    METRICS,
+    PAPER,
+    RIVALS,
+    ROWS,
+    masker_metric,
+    select_rows,
+)
+from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, pooled, with_corrected
+from rationales.experiments.aml.scenarios import CORPORA, Scenario, choose_scenarios
+from rationales.experiments.aml.table1_claims import SELECTED_RIVALS, claims
+from rationales.experiments.registry import EXPERIMENTS, Request
+from rationales.masks.instant.aml.masker import load_aml_masker
+from rationales.masks.instant.aml.settings import AmlTraining
+from rationales.methods import build
+from rationales.models.batch.execution import counted_passes
+
+SENTENCES = [
+    ("a warm and clever little film", 1),
+    ("the plot is dull and the jokes are worse", 0),
+    ("I loved every minute of it", 1),
+    ("a tired story , badly told", 0),
+    ("funny , tender and never too long", 1),
+    ("nothing in this mess is worth your time", 0),
+    ("what a fine cast and what a lovely song", 1),
+    ("it drags on without a single idea", 0),
+]
+
+
+@pytest.fixture
+def data(tmp_path):
+    """SST-2 of our own sentences."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lines = [f"{text}\t{label}" for text, label in SENTENCES]
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    return folder
+
+
+TINY = StudySettings(
+    MaskerPlan(
+        AmlTraining(texts=4, validation_texts=2, epochs=1, trials=0),
+        metrics=("comprehensiveness",),
+        finetuning={"steps": 1, "tune": "head"},
+    ),
+    selected_metrics=("comprehensiveness",),
+)
+SST2 = Scenario(CORPORA["sst2"], "roberta")
+
+
+class TestRows:
+    def test_the_papers_twelve_methods_are_there(self):
+        assert len([row for row in ROWS.values() if row.group == PAPER]) == 12
+        assert len(RIVALS) == 10
+
+    @pytest.mark.parametrize("key", [key for key, row in ROWS.items() if not row.selected])
+    def test_every_row_can_be_built(self, key):
+        assert build(ROWS[key].method, dict(ROWS[key].options)).name == ROWS[key].method
+
+    def test_a_row_for_chance_is_always_there(self):
+        assert [row.key for row in select_rows(["alti"])] == ["alti", "random"]
+        with pytest.raises(OptionError, match="there is no row 'alto'"):
+            select_rows(["alto"])
+
+    def test_twelve_scenarios_with_a_classifier_each(self):
+        scenarios = choose_scenarios(None).scenarios()
+        assert len(scenarios) == 12
+        assert all(scenario.model_name in rationales.models.catalogue.CATALOGUE for scenario in scenarios)
+        choice = choose_scenarios(["imdb", "bert", "alti"])
+        assert [s.model_name for s in choice.scenarios()] == ["minilm-imdb"]
+        assert choice.row_names == ("alti",)
+
+    def test_a_metric_without_a_masker_uses_that_of_its_kin(self):
+        assert masker_metric("sufficiency", ("comprehensiveness", "aopc-sufficiency")) == "aopc-sufficiency"
+        assert masker_metric("log-odds", ("sufficiency", "comprehensiveness")) == "comprehensiveness"
+        assert masker_metric("sufficiency", ("comprehensiveness",)) == "comprehensiveness"
+        assert masker_metric("sufficiency", ()) is None
+
+    @pytest.mark.parametrize("number", [1, 3, 4, 5, 6])
+    def test_the_command_lists_the_tables(self, number):
+        experiment = EXPERIMENTS[f"aml-table{number}"]
+        assert experiment.rows()
+        assert "Attributive Masking Learning" in experiment.paper
+
+
+def table_of(rows, inputs=40):
+    """A table with these values: title -> metric -> mean, the values scattered a little around it."""
+    noise = np.random.default_rng(0).normal(0, 0.01, inputs)
+    made = [
+        TableRow(title, {metric: Cell(tuple((mean + noise).tolist())) for metric, mean in metrics.items()})
+        for title, metrics in rows.items()
+    ]
+    return Table(tuple(made), COLUMNS, tuple(map(str, range(inputs))), PRESETS["aml"], "x", "m", "pad", 0, {})
+
+
+def with_values(key, good, bad):
+    """A row whose metrics are good or bad: high comprehensiveness, low values of the others."""
+    value = {metric: good if metric.endswith("comprehensiveness") else bad for metric in METRICS}
+    return {ROWS[key].title: value}
+
+
+class TestClaims:
+    def verdict(self, tables, text, reading=0):
+        return next(claim for claim in claims(tables) if claim.text.startswith(text)).verdicts[reading]
+
+    def test_fAML_is_the_best_where_it_is(self):  # noqa: N802  # the paper's name
+        table = table_of(with_values(FAML, 0.5, 0.1) | with_values("alti", 0.4, 0.2) | with_values("random", 0.1, 0.4))
+        verdict = self.verdict({SST2: table}, "fAML is the best")
+        assert (verdict.word, verdict.figures) == ("holds", "best in 5 of 5 combinations of scenario and metric")
+        assert verdict.p < 0.01
+
+    def test_and_is_not_where_a_rival_is_better(self):
+        table = table_of(with_values(FAML, 0.3, 0.3) | with_values("alti", 0.4, 0.2))
+        assert self.verdict({SST2: table}, "fAML is the best").word == "does not hold"
+
+    def test_a_selected_row_is_only_compared_with_selected_rows(self):
+        table = table_of(
+            with_values(FAML, 0.3, 0.3) | with_values("faml-selected", 0.4, 0.2) | with_values("alti", 0.9, 0.0)
+            | with_values("random-selected", 0.35, 0.25)
+        )  # fmt: skip
+        assert self.verdict({SST2: table}, "fAML is the best", 0).word == "does not hold"
+        assert self.verdict({SST2: table}, "fAML is the best", 2).word == "holds"
+        assert not {key for key in SELECTED_RIVALS if not ROWS[key].selected}
+        assert not {key for key in RIVALS if ROWS[key].selected}
+
+    def test_decompx_with_distilbert(self):
+        weak = table_of(with_values("decompx", 0.1, 0.4) | with_values("sequential-ig", 0.4, 0.2))
+        distilbert = Scenario(CORPORA["sst2"], "distilbert")
+        assert self.verdict({distilbert: weak}, "DecompX underperforms").word == "holds"
+        assert self.verdict({SST2: weak}, "DecompX underperforms").word == "not judged"
+
+    def test_what_was_not_measured_is_not_judged(self):
+        table = table_of(with_values("alti", 0.4, 0.2))
+        assert all(v.word == "not judged" for c in claims({SST2: table}) if "runners" not in c.text for v in c.verdicts)
+
+    def test_ablations(self):
+        rows = {
+            f"fAML{suffix}": {"sufficiency": suff, "comprehensiveness": comp}
+            for suffix, suff, comp in (("", 0.01, 0.7), ("Xpred", 0.2, 0.7), ("Xinv", 0.01, 0.5))
+        }
+        words = [claim.verdicts[0].word for claim in table4.claims(table_of(rows))]
+        assert words == ["holds"] * 4 + ["not judged"] * 4
+
+    def test_times(self):
+        def timing(seconds, count):
+            return table5.Timing(tuple(seconds * (1 + 0.01 * n) for n in range(count)), seconds, 1, 0)
+
+        def both(short, long):
+            return {"sst2": timing(short, 50), "imdb": timing(long, 15)}
+
+        seconds = {"paml": both(0.01, 0.01), FAML: both(1.5, 1.6), "sequential-ig": both(6.5, 84.0)}
+        judged = table5.claims({ROWS[key].title: value for key, value in seconds.items()})
+        assert [claim.verdicts[0].word for claim in judged] == ["holds"] * 4
+        assert len(table5.table_rows({ROWS["paml"].title: seconds["paml"]})[0].cells) == 8
+
+    def test_agreement(self):
+        texts = table3.MARKED_TEXTS["sst"]
+        means = {FAML: 0.5, "paml": 0.45, "decompx": 0.4, "sequential-ig": 0.3}
+        table = table_of({ROWS[key].title: {texts.metrics[0]: mean} for key, mean in means.items()})
+        assert table3.claim(texts, table).verdicts[0].word == "holds"
+        assert table3.claim(texts, replace(table, rows=table.rows[:2])).verdicts[0].word == "not judged"
+
+
+class TestNormalisers:
+    def test_the_corrected_one_is_the_mean_over_the_five_levels(self):
+        model = rationales.load()
+        examples = [rationales.data.Example(f"{n}", text, None) for n, (text, _) in enumerate(SENTENCES[:3])]
+        names = ("aopc-sufficiency", "aopc-comprehensiveness")
+        entries = rationales.evaluation.entries.resolve_entries(["input-x-gradient"], None, "text")[:1]
+        sixth, mean = (
+            prepare_evaluation(model, examples, protocol, names).rows(entries)[0].cells
+            for protocol in (PRESETS["aml"], replace(PRESETS["aml"], name="aml, mean", normaliser="mean"))
+        )
+        corrected = with_corrected(sixth)
+        for name in names:
+            assert corrected[f"{name}@mean"].values == pytest.approx(mean[name].values)
+            assert corrected[name] == sixth[name]
+
+    def test_pooling_keeps_every_value_and_marks_what_a_scenario_lacks(self):
+        first = table_of(with_values("alti", 0.4, 0.2) | with_values("solvex", 0.4, 0.2), inputs=3)
+        second = table_of(with_values("alti", 0.6, 0.2), inputs=2)
+        table = pooled({"a": first, "b": second})
+        assert table.inputs == ("a: 0", "a: 1", "a: 2", "b: 0", "b: 1")
+        alti, solvex = (row.cells["comprehensiveness"].values for row in table.rows)
+        assert alti[:3] == first.rows[0].cells["comprehensiveness"].values
+        assert all(map(math.isnan, solvex[3:]))
+        assert table.rows[1].cells["comprehensiveness"].estimate.n == 3
+
+
+class TestPasses:
+    def passes(self, name, options):
+        model = rationales.load()
+        encoded = model.encode([model.read("a b c d", None)])
+        with counted_passes() as count:
+            score_rows(model, encoded, build(name, options), [1])
+        return count
+
+    def test_a_gradient_is_a_forward_and_a_backward_pass(self):
+        count = self.passes("input-x-gradient", {})
+        assert (count.forward, count.backward, count.total) == (2, 2, 4)  # one row verifies that there are gradients
+
+    def test_leaving_out_each_of_four_words_needs_no_backward_pass(self):
+        count = self.passes("occlusion", {"window": 1})
+        assert count.forward in (4, 5)  # with the text itself, where it is run again
+        assert count.backward == 0
+
+
+class TestRun:
+    def request(self, data, out, **options):
+        return Request(data=data, out=out, model="embedded", device="cpu", limit=4, **options)
+
+    def test_from_data_to_report_and_again_without_computing(self, data, tmp_path, monkeypatch):
+        rows = ["sst2", "roberta", "faml", "paml", "alti", "random-selected"]
+        request = self.request(data, tmp_path / "out", rows=rows)
+        report = table1.reproduce(request, TINY)
+        titles = [row.title for row in report.table.rows]
+        assert titles == [ROWS[key].title for key in (FAML, "paml", "alti", "random", "random-selected")]
+        assert set(report.table.rows[0].cells) == set(COLUMNS)
+        assert set(report.table.rows[-1].cells) == {"comprehensiveness"}
+        assert "The paper's claims" in report.to_markdown()
+        monkeypatch.setattr(ScenarioRun, "_row", lambda *_: pytest.fail("this row was computed before"))
+        again = table1.reproduce(request, TINY)
+        assert [(row.title, row.cells) for row in again.table.rows] == [
+            (row.title, row.cells) for row in report.table.rows
+        ]
+
+    def test_selected_random_scores_are_never_worse_than_drawn_once(self, data, tmp_path):
+        run = ScenarioRun.open(SST2, self.request(data, None), TINY, tmp_path)
+        table = run.compute([ROWS["random"], ROWS["random-selected"]])
+        single, best = (np.array(row.cells["comprehensiveness"].values) for row in table.rows)
+        assert (best >= single - 1e-6).all()
+        assert best.mean() > single.mean()
+
+    def test_best_words_of_a_text_are_in_bold(self, data, tmp_path):
+        run = ScenarioRun.open(SST2, self.request(data, None), TINY, tmp_path)
+        best = table6.best_words(run, ["input-x-gradient"])
+        (tops,) = best.values()
+        assert all(len(top) == 3 for top in tops)
+        encoded = run.model.encode([run.model.read(run.prepared.examples[0].text, None)])[0]
+        words = table6._in_bold(encoded, tops[0]).split()
+        assert sum(word.startswith("**") for word in words) == 3
+
+    def test_table_5_from_data_to_report(self, data, monkeypatch):
+        monkeypatch.setattr(table5, "COUNTS", {"sst2": 2, "imdb": 2})
+        reviews = [
+            f"take {n}: {text},{'positive' if label else 'negative'}" for n in range(3) for text, label in SENTENCES
+        ]
+        (data / "imdb.csv").write_text("\n".join(["review,sentiment", *(r.replace(" ,", "") for r in reviews)]))
+        report = table5.reproduce(self.request(data, None, rows=["input-x-gradient"]), TINY)
+        assert [row.title for row in report.table.rows] == [ROWS["input-x-gradient"].title, "random"]
+        assert set(report.table.rows[0].cells) == set(table5.COLUMNS)
+        assert "| sst2 s alone |" in report.to_markdown()
+        assert "not judged" in report.to_markdown()  # neither AML nor sequential IG was timed
+
+    def test_seconds_and_passes_of_a_method(self, data):
+        model = rationales.load()
+        texts = [example.text for example in read_data("sst-2", "dev", data)][:3]
+        timing = table5.measure(model, texts, build("input-x-gradient"))
+        assert len(timing.alone) == 3
+        assert min(timing.alone) > 0
+        assert timing.forward == timing.backward == pytest.approx(4 / 3)  # three texts, and one to verify gradients
+
+    def test_ablated_maskers_are_trained_without_their_loss(self, data, tmp_path, monkeypatch):
+        monkeypatch.setitem(CORPORA, "emotion", CORPORA["sst2"])
+        training = replace(TINY.plan.training, trials=1, trial_texts=2, trial_epochs=1)  # which must not bring it back
+        searched = replace(TINY, plan=replace(TINY.plan, training=training))
+        report = table4.reproduce(self.request(data, tmp_path / "out", rows=["xinv"]), searched)
+        assert [row.title for row in report.table.rows] == ["fAMLXinv", "pAMLXinv", "random"]
+        (path, _) = sorted((tmp_path / "out" / "maskers").glob("*-xinv-*.safetensors"))
+        losses = load_aml_masker(path).card.losses
+        assert losses.inverse_weight == 0
+        assert losses.prediction_weight > 0

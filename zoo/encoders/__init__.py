@@ -1,0 +1,1 @@
+"""Encoders of three families on four data sets: MiniLM classifiers, and small RoBERTa and DistilBERT models."""
