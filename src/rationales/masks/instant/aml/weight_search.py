@@ -97,7 +97,9 @@ def _suggest_tpe(trials: Sequence[Trial], metric: str, seed: int) -> dict[str, f
             direction="maximize" if HIGHER_IS_BETTER[metric] else "minimize",
             sampler=optuna.samplers.TPESampler(seed=seed + len(trials)),
         )
-        ranges = {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in WEIGHTS}
+        ranges: dict[str, optuna.distributions.BaseDistribution] = {
+            name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in WEIGHTS
+        }
         for trial in trials:
             value = trial.metrics[metric]
             study.add_trial(optuna.trial.create_trial(params=trial.weights, distributions=ranges, value=value))
