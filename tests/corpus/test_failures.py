@@ -19,7 +19,7 @@ from runs import content, rows, run, write_table
 
 import rationales
 from rationales import corpus, files
-from rationales.corpus import workers
+from rationales.corpus.engines import engine, local
 from rationales.corpus.lock import LockedError, folder_lock
 from rationales.corpus.manifest import StorageError
 from rationales.errors import ModelError, OptionError
@@ -170,7 +170,7 @@ class TestWorkers:
 
         def kill_a_worker(entry):
             if not killed:
-                (process, *_) = workers.multiprocessing.active_children()
+                (process, *_) = local.multiprocessing.active_children()
                 process.kill()
                 killed.append(process.pid)
 
@@ -178,7 +178,7 @@ class TestWorkers:
         assert killed
         assert (double.records, double.explained) == (single.records, single.explained) == (24, 24)
         assert content(tmp_path / "double") == content(tmp_path / "single")
-        assert double.peak_open_records <= 4 * (2 + workers.READ_AHEAD)
+        assert double.peak_open_records <= 4 * (2 + engine.READ_AHEAD)
 
     def test_an_error_of_loading_is_told(self, table, tmp_path):
         with pytest.raises((ModelError, OptionError), match="no-such-model"):

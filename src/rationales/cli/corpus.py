@@ -60,7 +60,14 @@ def run(
     limit: Annotated[int | None, Option(min=1, help="The first so many records.")] = None,
     min_words: Annotated[int | None, Option(min=1, help="Skip shorter texts.")] = None,
     max_words: Annotated[int | None, Option(min=1, help="Skip longer texts.")] = None,
-    engine: Annotated[Literal["local"], Option(help="Where the work is done.")] = "local",
+    engine: Annotated[
+        Literal["local", "ray"], Option(help="Where the work is done: on this machine, or on a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        Option(help="Of the Ray cluster: HOST:PORT or auto.", show_default="RAY_ADDRESS, else a local instance"),
+    ] = None,
+    gpus_per_worker: Annotated[float, Option(help="On Ray with --device cuda; 0.25: four workers share a GPU.")] = 1.0,
     workers: Annotated[int, Option(min=1, help="Processes; each loads the model once.")] = 1,
     threads: Annotated[int, Option(min=1, help="Threads of each process on a CPU.")] = 1,
     shard_size: Annotated[int, Option(min=1, help="Records that are stored together.")] = 512,
@@ -118,6 +125,8 @@ def run(
             device=device,
             trust_remote_code=trust_remote_code,
             engine=engine,
+            address=address,
+            gpus_per_worker=gpus_per_worker,
             workers=workers,
             threads=threads,
             shard_size=shard_size,

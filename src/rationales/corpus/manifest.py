@@ -12,7 +12,7 @@ from typing import Any
 from rationales.errors import DataError, RationalesError
 from rationales.files import write_bytes
 
-FORMAT = 1  # raised when the folder changes so that older ones would be misread
+FORMAT = 2  # raised when the folder changes so that older ones would be misread
 MANIFEST, ERRORS = "manifest.json", "errors.jsonl"
 SHARDS, SHARD_ERRORS = "shards", "errors"  # folders
 ADVICE = "finished shards are intact; put it right and run the same command again, which goes on from there"
@@ -33,6 +33,7 @@ class ShardEntry:
     skipped: int
     rows: int
     units: int  # scores
+    steps: int  # of optimisation, all rows together
     digest: str  # of its records
     bytes: int
     sha256: str
@@ -66,7 +67,7 @@ class Manifest:
 
     def totals(self) -> dict[str, int]:
         """Sums over all finished shards; records = explained + failed + skipped."""
-        names = ("records", "explained", "failed", "skipped", "rows", "units", "bytes")
+        names = ("records", "explained", "failed", "skipped", "rows", "units", "steps", "bytes")
         return {name: sum(getattr(entry, name) for entry in self.entries.values()) for name in names}
 
     def reasons(self) -> dict[str, int]:

@@ -78,6 +78,11 @@ def check_settings(stored: Mapping[str, Any], current: Mapping[str, Any], folder
         raise ChangedRunError(refusal(folder, "; ".join(differences[:3])))
 
 
+def first_difference(stored: Any, current: Any) -> str | None:
+    """One difference between two descriptions, in words; None where they are the same."""
+    return next(_differences(stored, current, ""), None)
+
+
 def _differences(stored: Any, current: Any, name: str) -> Iterator[str]:
     if isinstance(stored, Mapping) and isinstance(current, Mapping):
         for key in sorted({*stored, *current}):

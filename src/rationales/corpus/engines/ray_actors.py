@@ -1,0 +1,274 @@
+"""The Ray engine: shards are explained by actors on the nodes of a cluster; each loads the model once.
+
+Actors return the bytes of a shard, and the process that called `run` writes them: nodes need no shared folder for
+results, and a worker that was believed dead can never write into it. A shard whose actor or node died is given to
+another actor, and the actor is replaced, on whatever node has room; nodes may come and go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rationales.corpus.engines.engine import (
+    MAX_CRASHES,
+    READ_AHEAD,
+    WorkerError,
+    WorkerOptions,
+    WorkerTask,
+    description_of,
+)
+from rationales.corpus.explaining import ExplainedShard, explain_shard
+from rationales.corpus.manifest import ADVICE, ShardEntry
+from rationales.corpus.settings import first_difference
+from rationales.corpus.shards import Shard
+from rationales.errors import OptionError
+from rationales.models.batch import execution
+
+PLACEMENT_SECONDS = 300.0  # how long a cluster may have no room for any worker
+POLL_SECONDS = 10.0  # between two looks at whether there is a worker at all
+OBJECT_STORE_BYTES = 256 * 2**20  # of a local instance: open shards and finished ones, which are small
+
+logger = logging.getLogger(__name__)
+
+
+def import_ray() -> Any:
+    """The module ray, or an OptionError that says how to install it."""
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError:
+        raise OptionError("the engine ray needs Ray: pip install 'rationales[ray]' or pip install ray") from None
+    return ray
+
+
+class ShardActor:
+    """A worker on a node: the model, loaded once, and what is done with it."""
+
+    def __init__(self, task: WorkerTask, options: WorkerOptions) -> None:
+        if options.pinned_threads is None:
+            os.environ.pop(execution.VARIABLE, None)
+        else:
+            os.environ[execution.VARIABLE] = str(options.pinned_threads)
+        torch.set_num_threads(options.threads)
+        execution.GPU_SHARE *= min(1.0, options.gpus_per_worker)
+        self._request = task.request
+        self._model = replace(task.source, device=options.devices[0]).load()
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the results on this node: model, versions and the code of the methods."""
+        methods = [method.to_dict() for method in self._request.methods]
+        return {**description_of(self._model), "methods": methods}
+
+    def explain(self, shard: Shard, provenance: Mapping[str, Any]) -> ExplainedShard:
+        """The files of a shard."""
+        for record in shard.records:
+            if record.image is not None and not Path(record.image).exists():
+                raise WorkerError(
+                    f"{record.image} is not on the node {os.uname().nodename}; images are read by the workers and must "
+                    f"have the same path on every node; {ADVICE}"
+                )
+        return explain_shard(self._model, self._request, shard, provenance)
+
+
+@dataclass
+class RayActors:
+    """Explains shards with Ray actors."""
+
+    task: WorkerTask
+    folder: Path
+    options: WorkerOptions
+    _ray: Any = field(default_factory=import_ray, init=False)
+    _connected: bool = field(default=False, init=False)  # by this object, which then disconnects
+    _starting: dict[Any, Any] = field(default_factory=dict, init=False)  # result of describe -> actor
+    _idle: deque[Any] = field(default_factory=deque, init=False)
+    _description: dict[str, Any] | None = field(default=None, init=False)
+    _failed_starts: int = field(default=0, init=False)
+    _last_alive: float = field(default_factory=time.monotonic, init=False)
+
+    def __enter__(self) -> RayActors:
+        if any(name not in (None, "cpu", "cuda") for name in self.options.devices):
+            raise OptionError("on Ray every worker has the GPU that Ray gives it: --device cuda, without a number")
+        if not self._ray.is_initialized():
+            self._connect()
+            self._connected = True
+        for _ in range(self.options.workers):
+            self._start_actor()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        actors = [*self._starting.values(), *self._idle]
+        self._starting.clear()
+        self._idle.clear()
+        if self._connected:  # ends all actors of this process
+            self._ray.shutdown()
+            return
+        for actor in actors:
+            self._ray.kill(actor)
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the results beside the request, from the first worker that has loaded the model."""
+        while self._description is None:
+            self._collect(self._wait([]))
+        return {name: self._description[name] for name in ("model", "versions")}
+
+    def explained(self, shards: Iterator[Shard], provenance: Mapping[str, Any]) -> Iterator[ShardEntry]:
+        """The entry of every shard as soon as it is stored. A shard whose worker died is explained again."""
+        shared_provenance = self._ray.put(dict(provenance))
+        running: dict[Any, tuple[Any, Shard]] = {}  # result -> actor, shard
+        waiting: deque[Shard] = deque()
+        crashes: dict[int, int] = {}  # shard -> workers that died with it
+
+        def hand_out() -> None:
+            while self._idle and waiting:
+                actor, shard = self._idle.popleft(), waiting.popleft()
+                running[actor.explain.remote(shard, shared_provenance)] = (actor, shard)
+
+        try:
+            while True:
+                hand_out()
+                while len(waiting) < self._read_ahead and (shard := next(shards, None)) is not None:
+                    waiting.append(shard)
+                    hand_out()
+                if not running and not waiting:
+                    return
+                for result in self._collect(self._wait(list(running))):
+                    actor, shard = running.pop(result)
+                    explained_shard = self._result(result, shard, crashes)
+                    if explained_shard is None:
+                        waiting.appendleft(shard)
+                        self._ray.kill(actor)
+                        self._start_actor()
+                        continue
+                    self._idle.append(actor)
+                    hand_out()  # before this shard is written, so that the worker does not wait for the disk
+                    yield explained_shard.store(self.folder)
+        finally:
+            self._idle += [actor for actor, _ in running.values()]  # ended by __exit__
+
+    @property
+    def _read_ahead(self) -> int:
+        """Shards that are read before a worker is free for them."""
+        return READ_AHEAD + self.options.workers // 4
+
+    def _connect(self) -> None:
+        address = self.options.address or os.environ.get("RAY_ADDRESS") or "local"
+        settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.WARNING}
+        if address == "local":
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+            settings |= {
+                "num_cpus": self.options.workers * self.options.threads,
+                "include_dashboard": False,
+                "object_store_memory": OBJECT_STORE_BYTES,
+                "_node_ip_address": "127.0.0.1",  # reachable from this machine alone
+            }
+        try:
+            self._ray.init(**settings)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise WorkerError(f"cannot reach a Ray cluster at {address!r}: {error}") from error
+
+    def _start_actor(self) -> None:
+        uses_gpu = self.options.devices[0] == "cuda"
+        remote_class = self._ray.remote(
+            num_cpus=self.options.threads,
+            num_gpus=self.options.gpus_per_worker if uses_gpu else 0,
+            max_restarts=0,  # a dead actor is replaced here, where its shard is known
+            scheduling_strategy="SPREAD",
+        )(ShardActor)
+        actor = remote_class.remote(self.task, self.options)
+        self._starting[actor.describe.remote()] = actor
+
+    def _wait(self, running: list[Any]) -> list[Any]:
+        """Results that are there, of starting actors or running shards; waits for at least one."""
+        while True:
+            done, _ = self._ray.wait([*running, *self._starting], num_returns=1, timeout=POLL_SECONDS)
+            if done:
+                self._last_alive = time.monotonic()
+                return list(done)
+            if running or self._idle:
+                self._last_alive = time.monotonic()
+            elif time.monotonic() - self._last_alive > PLACEMENT_SECONDS:
+                raise WorkerError(f"{self._need()} for {PLACEMENT_SECONDS:.0f} seconds; {ADVICE}")
+            else:
+                logger.warning("waiting: %s", self._need())
+
+    def _need(self) -> str:
+        gpus = f" and {self.options.gpus_per_worker:g} GPUs" if self.options.devices[0] == "cuda" else ""
+        resources = {name: value for name, value in self._ray.cluster_resources().items() if name in ("CPU", "GPU")}
+        return f"the cluster, which has {resources}, has no room for a worker with {self.options.threads} CPUs{gpus}"
+
+    def _collect(self, done: list[Any]) -> list[Any]:
+        """Take in the actors that have started; the remaining results are those of shards."""
+        results = []
+        for result in done:
+            actor = self._starting.pop(result, None)
+            if actor is None:
+                results.append(result)
+                continue
+            try:
+                description = self._ray.get(result)
+            except self._ray.exceptions.RayTaskError as error:
+                raise _cause(error) from None
+            except self._ray.exceptions.RayError as error:
+                self._replace_failed_start(actor, error)
+                continue
+            self._check(description)
+            self._failed_starts = 0
+            self._idle.append(actor)
+        return results
+
+    def _replace_failed_start(self, actor: Any, error: Exception) -> None:
+        """Start another actor in place of one that did not start; an error of loading the model ends the run."""
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, self._ray.exceptions.RayTaskError):
+            raise _cause(cause) from None
+        self._failed_starts += 1
+        if self._failed_starts > MAX_CRASHES + self.options.workers:
+            raise WorkerError(f"workers cannot be started: {_first_line(error)}; {ADVICE}") from error
+        self._ray.kill(actor)
+        self._start_actor()
+
+    def _check(self, description: dict[str, Any]) -> None:
+        """Raise a WorkerError where a node would give other results than the first."""
+        if self._description is None:
+            self._description = description
+        elif difference := first_difference(self._description, description):
+            raise WorkerError(
+                f"the nodes of the cluster differ, and so would their results: {difference}. Install the same versions "
+                f"and the same model everywhere; {ADVICE}"
+            )
+
+    def _result(self, result: Any, shard: Shard, crashes: dict[int, int]) -> ExplainedShard | None:
+        """The explained shard; None where its worker died, too often for the same shard is an error."""
+        try:
+            explained_shard: ExplainedShard = self._ray.get(result)
+        except self._ray.exceptions.RayTaskError as error:
+            raise _cause(error) from None
+        except self._ray.exceptions.RayError as error:  # the worker or its node died, or the result was lost with it
+            crashes[shard.index] = crashes.get(shard.index, 0) + 1
+            if crashes[shard.index] > MAX_CRASHES:
+                raise WorkerError(
+                    f"shard {shard.index} (from record {shard.first}) ended its worker {crashes[shard.index]} times: "
+                    f"{_first_line(error)}; the nodes may be out of memory: use a smaller --shard-size. {ADVICE}"
+                ) from error
+            logger.warning("shard %d is explained again: %s", shard.index, _first_line(error))
+            return None
+        return explained_shard
+
+
+def _cause(error: Any) -> BaseException:
+    """What was raised in the worker."""
+    cause: BaseException = error.cause if isinstance(error.cause, BaseException) else error
+    return cause
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
