@@ -102,6 +102,8 @@ def run(
     with waiting("loading"):
         import_torch()
         from rationales import corpus
+        from rationales.corpus.memory import bound_memory
+    bound_memory()
     with progress_lines() as report:
         summary = corpus.run(
             inputs,

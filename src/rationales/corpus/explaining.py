@@ -6,8 +6,6 @@ whoever explains a shard, and whenever.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import hashlib
 import json
 from collections import Counter
@@ -19,6 +17,7 @@ from typing import Any
 import torch
 
 from rationales.corpus.manifest import ShardEntry, shard_errors_path, shard_path, store
+from rationales.corpus.memory import release_free_memory
 from rationales.corpus.records import BadRecord, Record
 from rationales.corpus.row_format import row_of, serialized
 from rationales.corpus.shards import Shard
@@ -162,17 +161,8 @@ def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenanc
         reasons=dict(sorted(Counter(bad.reason for bad in bad_records).items())),
     )
     del results, rows
-    _release_free_memory()
+    release_free_memory()
     return ExplainedShard(entry, content, lines)
-
-
-def _release_free_memory() -> None:
-    """Give free memory back to the system, where the C library can.
-
-    Tensors of many sizes fragment the heap: without this a process grows with the number of shards.
-    """
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # only the GNU C library has it
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def explain_records(

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,11 @@ class ShardEntry:
         """All records of the shard."""
         return self.explained + self.failed + self.skipped
 
+    @cached_property
+    def line(self) -> str:
+        """The entry as JSON; kept, because the manifest is written once per shard with the entries of all."""
+        return json.dumps(asdict(self), sort_keys=True)
+
 
 @dataclass
 class Manifest:
@@ -61,9 +67,10 @@ class Manifest:
             "complete": self.complete,
             "totals": self.totals(),
             "settings": self.settings,
-            "shards": [asdict(self.entries[index]) for index in sorted(self.entries)],
         }
-        store(folder / MANIFEST, json.dumps(data, ensure_ascii=False, indent=1, sort_keys=True).encode() + b"\n")
+        head = json.dumps(data, ensure_ascii=False, indent=1, sort_keys=True).removesuffix("\n}")
+        lines = ",\n".join(self.entries[index].line for index in sorted(self.entries))
+        store(folder / MANIFEST, f'{head},\n "shards": [\n{lines}\n ]\n}}\n'.encode())
 
     def totals(self) -> dict[str, int]:
         """Sums over all finished shards; records = explained + failed + skipped."""

@@ -26,6 +26,7 @@ from rationales.corpus.engines.engine import (
 )
 from rationales.corpus.explaining import ExplainRequest, explain_shard
 from rationales.corpus.manifest import ShardEntry
+from rationales.corpus.memory import bound_memory
 from rationales.corpus.shards import Shard
 from rationales.models.batch import execution
 from rationales.models.model import Model
@@ -171,6 +172,7 @@ def _start_worker(task: WorkerTask, folder: Path, options: WorkerOptions, counte
     with counter.get_lock():
         number = counter.value
         counter.value += 1
+    bound_memory()
     torch.set_num_threads(options.threads)
     execution.GPU_SHARE /= -(-options.workers // len(options.devices))
     device = options.devices[number % len(options.devices)]

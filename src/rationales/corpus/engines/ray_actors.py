@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -28,10 +29,12 @@ from rationales.corpus.engines.engine import (
 )
 from rationales.corpus.explaining import ExplainedShard, explain_shard
 from rationales.corpus.manifest import ADVICE, ShardEntry
+from rationales.corpus.memory import bound_memory
 from rationales.corpus.settings import first_difference
 from rationales.corpus.shards import Shard
 from rationales.errors import OptionError
 from rationales.models.batch import execution
+from rationales.models.model import Model
 
 PLACEMENT_SECONDS = 300.0  # how long a cluster may have no room for any worker
 POLL_SECONDS = 10.0  # between two looks at whether there is a worker at all
@@ -58,13 +61,18 @@ class ShardActor:
             os.environ.pop(execution.VARIABLE, None)
         else:
             os.environ[execution.VARIABLE] = str(options.pinned_threads)
+        bound_memory()
         torch.set_num_threads(options.threads)
         execution.GPU_SHARE *= min(1.0, options.gpus_per_worker)
-        self._request = task.request
-        self._model = replace(task.source, device=options.devices[0]).load()
+        self._source, self._request = replace(task.source, device=options.devices[0]), task.request
+        self._model: Model | None = None
 
     def describe(self) -> dict[str, Any]:
-        """What decides the results on this node: model, versions and the code of the methods."""
+        """Load the model; what decides the results on this node: model, versions and the code of the methods.
+
+        The model is not loaded when the actor is made: an error would then be that of a dead worker.
+        """
+        self._model = self._source.load()
         methods = [method.to_dict() for method in self._request.methods]
         return {**description_of(self._model), "methods": methods}
 
@@ -76,6 +84,7 @@ class ShardActor:
                     f"{record.image} is not on the node {os.uname().nodename}; images are read by the workers and must "
                     f"have the same path on every node; {ADVICE}"
                 )
+        assert self._model is not None, "describe is called first"  # noqa: S101
         return explain_shard(self._model, self._request, shard, provenance)
 
 
@@ -163,12 +172,11 @@ class RayActors:
         address = self.options.address or os.environ.get("RAY_ADDRESS") or "local"
         settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.WARNING}
         if address == "local":
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+            _secure_local_instance()
             settings |= {
                 "num_cpus": self.options.workers * self.options.threads,
                 "include_dashboard": False,
                 "object_store_memory": OBJECT_STORE_BYTES,
-                "_node_ip_address": "127.0.0.1",  # reachable from this machine alone
             }
         try:
             self._ray.init(**settings)
@@ -196,14 +204,17 @@ class RayActors:
             if running or self._idle:
                 self._last_alive = time.monotonic()
             elif time.monotonic() - self._last_alive > PLACEMENT_SECONDS:
-                raise WorkerError(f"{self._need()} for {PLACEMENT_SECONDS:.0f} seconds; {ADVICE}")
+                raise WorkerError(
+                    f"no worker has started for {PLACEMENT_SECONDS:.0f} seconds; {self._need()}. {ADVICE}"
+                )
             else:
-                logger.warning("waiting: %s", self._need())
+                logger.info("no worker has started yet; %s", self._need())
 
     def _need(self) -> str:
         gpus = f" and {self.options.gpus_per_worker:g} GPUs" if self.options.devices[0] == "cuda" else ""
-        resources = {name: value for name, value in self._ray.cluster_resources().items() if name in ("CPU", "GPU")}
-        return f"the cluster, which has {resources}, has no room for a worker with {self.options.threads} CPUs{gpus}"
+        resources = self._ray.cluster_resources()
+        present = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in ("CPU", "GPU"))
+        return f"a worker needs {self.options.threads} CPUs{gpus}, the cluster has {present}"
 
     def _collect(self, done: list[Any]) -> list[Any]:
         """Take in the actors that have started; the remaining results are those of shards."""
@@ -226,10 +237,7 @@ class RayActors:
         return results
 
     def _replace_failed_start(self, actor: Any, error: Exception) -> None:
-        """Start another actor in place of one that did not start; an error of loading the model ends the run."""
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, self._ray.exceptions.RayTaskError):
-            raise _cause(cause) from None
+        """Start another actor in place of one that died before it had loaded the model."""
         self._failed_starts += 1
         if self._failed_starts > MAX_CRASHES + self.options.workers:
             raise WorkerError(f"workers cannot be started: {_first_line(error)}; {ADVICE}") from error
@@ -262,6 +270,13 @@ class RayActors:
             logger.warning("shard %d is explained again: %s", shard.index, _first_line(error))
             return None
         return explained_shard
+
+
+def _secure_local_instance() -> None:
+    """Settings of an instance that Ray starts for this process: it sends nothing, and only this process can use it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if not any(os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # else Ray writes one into the home folder
 
 
 def _cause(error: Any) -> BaseException:
