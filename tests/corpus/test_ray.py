@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,9 +37,12 @@ def undisturbed(table):
 
 
 @pytest.fixture
-def without_usage_report(monkeypatch):
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+def quiet_ray(monkeypatch):
+    """Ray sends nothing and leaves nothing in the home folder or in /tmp/ray."""
     ray_actors._secure_local_instance()
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        yield
 
 
 def worker_processes() -> list[int]:
@@ -75,7 +79,7 @@ def test_a_local_instance_with_a_killed_worker_writes_what_the_local_engine_does
 
 
 @pytest.fixture
-def cluster(without_usage_report) -> Iterator:
+def cluster(quiet_ray) -> Iterator:
     """A cluster whose head has no room for workers, and two nodes with room for one each."""
     from ray.cluster_utils import Cluster
 
@@ -171,6 +175,7 @@ class TestMistakes:
             actors._result(None, shard, crashes)
 
 
+@pytest.mark.slow
 def test_an_error_of_loading_is_told(table, tmp_path):
     with pytest.raises(RationalesError, match="no-such-model") as caught:
         corpus.run(table, tmp_path / "out", engine="ray", model=str(tmp_path / "no-such-model"), **OPTIONS)

@@ -274,6 +274,64 @@ def test_counts_of_a_thousand_fuzzed_corpora_add_up(tmp_path_factory, lines):
     check_counts(tmp_path_factory.mktemp("fuzz"), lines)
 
 
+ENCODED = st.text(max_size=20).flatmap(
+    lambda text: st.sampled_from(["utf-8", "latin-1", "utf-16", "cp1252"]).map(
+        lambda encoding: text.encode(encoding, "ignore")
+    )
+)
+FUZZED_FILES = st.tuples(
+    st.sampled_from([".csv", ".tsv", ".jsonl", ".lines"]),
+    st.sampled_from(
+        [b"text", b"id,text", b"text,id", b"id\ttext", b"review", b"", b'"text', b"\xff\xfe", b"text,text"]
+    ),
+    st.lists(
+        st.one_of(
+            ENCODED,
+            st.binary(max_size=30),
+            st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
+            st.sampled_from([b'a,"b', b'"a ""b"" c"', b"a,b,c,d", b'{"text": ["x"]}', b'{"txt": "x"}', b"plain words"]),
+            st.just(b"x" * 10_000_000),
+        ),
+        max_size=8,
+    ),
+)
+
+
+def check_any_file(folder, suffix, header, lines):
+    """The file is refused in words, or each of its records is explained or has an error, once."""
+    path = folder / f"t{suffix}"
+    raw = b"\n".join([header, *lines])
+    path.write_bytes(raw)
+    decoded = raw.decode("utf-8", "surrogateescape")
+    try:
+        result = run(path, folder / "out", input_format="lines" if suffix == ".lines" else None)
+    except DataError:  # no records at all, or a table without a column of texts
+        assert suffix in (".csv", ".tsv") or not decoded.removeprefix("\ufeff").strip()
+        return
+    assert result.records == result.explained + result.failed + result.skipped > 0
+    positions = [row["position"] for row in rows(folder / "out")]
+    errors = list(open_results(folder / "out").errors())
+    assert sorted([*positions, *(error["position"] for error in errors)]) == list(range(result.records))
+    assert all(error["reason"] and error["message"] and error["location"] for error in errors)
+    assert sum(result.reasons.values()) == result.failed == len(errors)
+    too_long = sum(len(line) > MAX_LENGTH for line in lines)
+    if suffix in (".lines", ".jsonl"):
+        assert result.reasons.get("too-long", 0) == too_long
+
+
+@settings(max_examples=25, deadline=None)
+@given(FUZZED_FILES)
+def test_any_file_is_accounted_for(tmp_path_factory, file):
+    check_any_file(tmp_path_factory.mktemp("fuzz"), *file)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None)
+@given(FUZZED_FILES)
+def test_a_thousand_files_are_accounted_for(tmp_path_factory, file):
+    check_any_file(tmp_path_factory.mktemp("fuzz"), *file)
+
+
 def test_open_records_do_not_grow_with_the_corpus(tmp_path):
     small, large = (run(write_table(tmp_path / f"{count}.csv", count), tmp_path / f"{count}") for count in (20, 200))
     assert small.peak_open_records == large.peak_open_records == 4

@@ -30,15 +30,15 @@ def table(tmp_path):
     return write_table(tmp_path / "table.csv", 20)
 
 
-def killed_runs(table: Path, out: Path, moments: list[int]) -> list[dict]:
-    command = [sys.executable, str(DRIVER), str(table), str(out), *map(str, moments)]
+def killed_runs(table: Path, out: Path, moments: list[str]) -> list[dict]:
+    command = [sys.executable, str(DRIVER), str(table), str(out), *moments]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def check_kills(table: Path, tmp_path: Path, moments: list[int]) -> None:
+def check_kills(table: Path, tmp_path: Path, moments: list[str]) -> None:
     undisturbed = tmp_path / "undisturbed"
     corpus.run(table, undisturbed, model=rationales.load(), methods=["random"], shard_size=4)
     reports = killed_runs(table, tmp_path / "killed", moments)
@@ -53,13 +53,21 @@ def check_kills(table: Path, tmp_path: Path, moments: list[int]) -> None:
 
 def test_killed_at_each_of_the_first_system_calls_of_a_shard(table, tmp_path):
     """Between the calls of one shard: its file, its folder, the manifest, its folder."""
-    check_kills(table, tmp_path, [1, 2, 3, 4, 5, 6, 7])
+    check_kills(table, tmp_path, ["1", "2", "3", "4", "5", "6", "7"])
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments(tmp_path):
+def test_killed_at_ten_random_system_calls(tmp_path):
     rng = random.Random(0)  # noqa: S311
-    check_kills(write_table(tmp_path / "long.csv", 100), tmp_path, [rng.randint(1, 12) for _ in range(10)])
+    check_kills(write_table(tmp_path / "long.csv", 100), tmp_path, [str(rng.randint(1, 12)) for _ in range(10)])
+
+
+@pytest.mark.slow
+def test_killed_after_ten_random_times(tmp_path):
+    """The times are short and the corpus is long, so that every run is killed before its end."""
+    rng = random.Random(1)  # noqa: S311
+    moments = [f"{rng.uniform(0.01, 0.3):.3f}s" for _ in range(10)]
+    check_kills(write_table(tmp_path / "long.csv", 1200), tmp_path, moments)
 
 
 @pytest.mark.slow

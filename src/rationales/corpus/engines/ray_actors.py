@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shutil
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -39,6 +41,7 @@ from rationales.models.model import Model
 PLACEMENT_SECONDS = 300.0  # how long a cluster may have no room for any worker
 POLL_SECONDS = 10.0  # between two looks at whether there is a worker at all
 OBJECT_STORE_BYTES = 256 * 2**20  # of a local instance: open shards and finished ones, which are small
+MAX_TEMPORARY_NAME = 24  # characters; Ray adds up to 80
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +100,7 @@ class RayActors:
     options: WorkerOptions
     _ray: Any = field(default_factory=import_ray, init=False)
     _connected: bool = field(default=False, init=False)  # by this object, which then disconnects
+    _sessions: str | None = field(default=None, init=False)  # folder of a local instance: sockets and logs
     _starting: dict[Any, Any] = field(default_factory=dict, init=False)  # result of describe -> actor
     _idle: deque[Any] = field(default_factory=deque, init=False)
     _description: dict[str, Any] | None = field(default=None, init=False)
@@ -119,6 +123,8 @@ class RayActors:
         self._idle.clear()
         if self._connected:  # ends all actors of this process
             self._ray.shutdown()
+            if self._sessions is not None:
+                shutil.rmtree(self._sessions, ignore_errors=True)
             return
         for actor in actors:
             self._ray.kill(actor)
@@ -177,11 +183,19 @@ class RayActors:
                 "num_cpus": self.options.workers * self.options.threads,
                 "include_dashboard": False,
                 "object_store_memory": OBJECT_STORE_BYTES,
+                "_temp_dir": self._temporary_folder(),
             }
         try:
             self._ray.init(**settings)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise WorkerError(f"cannot reach a Ray cluster at {address!r}: {error}") from error
+
+    def _temporary_folder(self) -> str:
+        """A folder for the local instance, removed with it; short, because names of sockets have at most 107 bytes."""
+        parent = tempfile.gettempdir()
+        short_parent = parent if len(parent) <= MAX_TEMPORARY_NAME or os.name != "posix" else "/tmp"  # noqa: S108
+        self._sessions = tempfile.mkdtemp(prefix="ray-", dir=short_parent)
+        return self._sessions
 
     def _start_actor(self) -> None:
         uses_gpu = self.options.devices[0] == "cuda"
