@@ -90,6 +90,18 @@ class TestFormats:
         assert summary(items(str(tmp_path / "t*.csv"))) == expected
         assert summary(items(tmp_path)) == expected
 
+    def test_a_data_set_on_disk_is_the_files_that_it_lists(self, tmp_path):
+        table = pa.table({"text": ["one", "two", "three"]})
+        (tmp_path / "train").mkdir()
+        names = ("data-00000-of-00002.arrow", "data-00001-of-00002.arrow", "cache-0123456789abcdef.arrow")
+        for number, name in enumerate(names):
+            with pa.ipc.new_stream(tmp_path / "train" / name, table.schema) as writer:
+                writer.write_table(table.slice(number, 1))
+        state = {"_data_files": [{"filename": name} for name in names[:2]]}
+        (tmp_path / "train" / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}', encoding="utf-8")
+        assert summary(items(tmp_path)) == [(0, "0", "one"), (1, "1", "two")]
+
     def test_pairs(self, tmp_path):
         (tmp_path / "t.csv").write_text("text,pair\na man,a woman\nalone,\n", encoding="utf-8")
         assert [record.raw_input for record in items(tmp_path / "t.csv")] == [("a man", "a woman"), "alone"]
@@ -196,6 +208,10 @@ class TestBadRecords:
         parquet.write_table(pa.table({"review": ["good"]}), tmp_path / "t.parquet")
         with pytest.raises(DataError, match=r"no column 'text'; say --text-column, one of: review"):
             run(tmp_path / "t.parquet", tmp_path / "out")
+        (tmp_path / "t.csv").write_text("id,text\na,good\n", encoding="utf-8")
+        for options in ({"where": ["colour=red"]}, {"id_column": "colour"}):
+            with pytest.raises(DataError, match=r"no column 'colour'; say --(where|id-column), one of: id, text"):
+                run(tmp_path / "t.csv", tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
 
 

@@ -160,6 +160,24 @@ def test_a_changed_input_is_refused(table, tmp_path, change):
         run(table, tmp_path / "out")
 
 
+def test_the_log_has_an_event_for_the_start_each_shard_and_the_end(table, tmp_path):
+    def stop(entry):
+        if entry.index == 1:
+            raise KeyboardInterrupt
+
+    log = tmp_path / "log.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(table, tmp_path / "out", on_shard=stop, log=log)
+    summary = run(table, tmp_path / "out", log=log)
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [event["event"] for event in events] == [
+        *("start", "shard", "stopped"), "start", *["shard"] * 3, "end"]  # fmt: skip
+    assert [event["shard"] for event in events if event["event"] == "shard"] == [0, 2, 3, 4]
+    assert (events[2]["error"], events[2]["records"]) == ("KeyboardInterrupt", 8)
+    assert events[3]["model"]["fingerprint"] == events[0]["model"]["fingerprint"]
+    assert events[-1] == {"event": "end", "time": events[-1]["time"], **summary.to_dict()}
+
+
 def test_rows_are_in_the_order_of_the_input(table, tmp_path):
     run(table, tmp_path / "out", methods=["random", "occlusion"])
     stored = rows(tmp_path / "out")

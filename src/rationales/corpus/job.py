@@ -31,7 +31,7 @@ from rationales.corpus.manifest import (
     shard_errors_path,
     store,
 )
-from rationales.corpus.progress import Progress, RunSummary
+from rationales.corpus.progress import EventLog, Progress, RunSummary
 from rationales.corpus.records import Selection, parse_condition
 from rationales.corpus.settings import (
     ChangedRunError,
@@ -86,6 +86,7 @@ def run(
     gpus_per_worker: float = 1.0,
     shard_size: int = SHARD_SIZE,
     restart: bool = False,
+    log: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
     on_shard: OnShard | None = None,
 ) -> RunSummary:
@@ -98,8 +99,8 @@ def run(
     `device`: several, with commas, are given to the workers in turn; "cuda" with several workers means every GPU of the
     machine. `engine`: "local", or "ray" with the `address` of a cluster (HOST:PORT or "auto"; none: RAY_ADDRESS, or a
     local instance), where each worker has `gpus_per_worker` GPUs if the device is "cuda". `workers`: processes, with
-    `threads` threads each. `restart`: remove earlier results first. `on_progress` and `on_shard` are called after every
-    shard.
+    `threads` threads each. `restart`: remove earlier results first. `log`: append events to this file, as JSON lines.
+    `on_progress` and `on_shard` are called after every shard.
 
     The same call goes on where a stopped run was. Results are the same bytes, whatever stopped it and however many
     workers there are, on the same device with the same number of threads.
@@ -149,8 +150,16 @@ def run(
             "device": sorted({str(name or "default").partition(":")[0] for name in worker_options.devices}),
             "threads": worker_options.threads,
         }  # fmt: skip
-        job = _Job(folder, source, engine_object, settings, manifest, shard_size, on_progress, on_shard)
-        return job.run()
+        events = EventLog(None if log is None else Path(log))
+        job = _Job(folder, source, engine_object, settings, manifest, shard_size, on_progress, on_shard, events)
+        events.write("start", folder=folder, engine=engine, workers=workers, **settings)
+        try:
+            summary = job.run()
+        except BaseException as error:
+            events.write("stopped", error=type(error).__name__, message=str(error), **job.manifest.totals())
+            raise
+        events.write("end", **summary.to_dict())
+        return summary
 
 
 class _Job:
@@ -166,9 +175,10 @@ class _Job:
         shard_size: int,
         on_progress: OnProgress | None,
         on_shard: OnShard | None,
+        events: EventLog,
     ) -> None:
         self.folder, self.source, self.engine, self.shard_size = folder, source, engine, shard_size
-        self.on_progress, self.on_shard = on_progress, on_shard
+        self.on_progress, self.on_shard, self.events = on_progress, on_shard, events
         if manifest is not None:
             check_settings(manifest.settings, settings, folder)
         self.manifest = manifest or Manifest(settings)
@@ -198,7 +208,7 @@ class _Job:
                 self.share = max(self.share, self.shares.pop(entry.index))
                 if self.on_shard is not None:
                     self.on_shard(entry)
-                self._report(records_now, time.perf_counter() - began)
+                self._report(entry.index, records_now, time.perf_counter() - began)
             if not self.shard_count:
                 raise DataError("the input holds no records")
             self.manifest.complete = True
@@ -220,10 +230,13 @@ class _Job:
             reasons=self.manifest.reasons(),
         )
 
-    def _report(self, records_now: int, seconds: float) -> None:
+    def _report(self, index: int, records_now: int, seconds: float) -> None:
+        state = Progress(self.manifest.totals(), records_now, self.share, self.resumed_share, seconds)
+        self.events.write(
+            "shard", shard=index, share=state.share, records_per_second=state.records_per_second, **state.totals
+        )
         if self.on_progress is not None:
-            totals = self.manifest.totals()
-            self.on_progress(Progress(totals, records_now, self.share, self.resumed_share, seconds))
+            self.on_progress(state)
 
     def _open_shards(self) -> Iterator[Shard]:
         """The shards that are not finished; those that are must have the same records as when they were explained."""

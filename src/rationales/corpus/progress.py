@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from rationales.corpus.manifest import ADVICE, StorageError
 
 
 @dataclass(frozen=True)
@@ -55,3 +59,21 @@ class RunSummary:
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain data."""
         return {**asdict(self), "folder": str(self.folder)}
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """A file of JSON lines, one for each event of a run: `start`, `shard`, `end`, `stopped`; nothing without a path."""
+
+    path: Path | None
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append an event with the time in seconds since 1970."""
+        if self.path is None:
+            return
+        line = json.dumps({"event": event, "time": time.time(), **values}, ensure_ascii=False, default=str)
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            raise StorageError(f"cannot write the log {self.path}: {error.strerror}; {ADVICE}") from error
