@@ -20,6 +20,7 @@ from runs import content, rows, run, texts, write_table
 import rationales
 from rationales import corpus
 from rationales.corpus.settings import ChangedRunError
+from rationales.errors import RationalesError
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
@@ -137,6 +138,14 @@ def test_changed_options_are_refused(table, tmp_path, options, named):
         run(table, tmp_path / "out", **options)
     assert content(tmp_path / "out") == before
     assert run(table, tmp_path / "out", restart=True, **options).shards_now > 0
+
+
+def test_a_restart_that_cannot_begin_removes_nothing(table, tmp_path):
+    run(table, tmp_path / "out")
+    before = content(tmp_path / "out")
+    with pytest.raises(RationalesError, match="no-such-model"):
+        run(table, tmp_path / "out", restart=True, model=str(tmp_path / "no-such-model"))
+    assert content(tmp_path / "out") == before
 
 
 def test_a_changed_model_is_refused(table, tmp_path):

@@ -135,9 +135,7 @@ def run(
     model_source = ModelSource(_name(model), source.kind, worker_options.devices[0], unit, baseline, trust_remote_code)
     with ExitStack() as stack:
         stack.enter_context(folder_lock(folder))
-        if restart:
-            clear(folder)
-        manifest = load_manifest(folder)
+        manifest = None if restart else load_manifest(folder)
         engine_object = open_engine(engine, model, model_source, request, folder, worker_options, stack)
         settings = {
             **engine_object.describe(),
@@ -150,6 +148,8 @@ def run(
             "device": sorted({str(name or "default").partition(":")[0] for name in worker_options.devices}),
             "threads": worker_options.threads,
         }  # fmt: skip
+        if restart:  # not before the request has turned out to be possible
+            clear(folder)
         events = EventLog(None if log is None else Path(log))
         job = _Job(folder, source, engine_object, settings, manifest, shard_size, on_progress, on_shard, events)
         events.write("start", folder=folder, engine=engine, workers=workers, **settings)

@@ -176,7 +176,7 @@ class RayActors:
 
     def _connect(self) -> None:
         address = self.options.address or os.environ.get("RAY_ADDRESS") or "local"
-        settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.WARNING}
+        settings: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
         if address == "local":
             _secure_local_instance()
             settings |= {
