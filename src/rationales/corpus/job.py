@@ -29,7 +29,7 @@ from rationales.corpus.manifest import (
     load_manifest,
     remove_partial_files,
     shard_errors_path,
-    store,
+    store_parts,
 )
 from rationales.corpus.progress import EventLog, Progress, RunSummary
 from rationales.corpus.records import Selection, parse_condition
@@ -262,11 +262,8 @@ class _Job:
 
     def _join_errors(self) -> None:
         """errors.jsonl: the bad records of all finished shards, in order."""
-        content = bytearray()
-        for index in sorted(self.manifest.entries):
-            if self.manifest.entries[index].errors_sha256 is not None:
-                content += shard_errors_path(self.folder, index).read_bytes()
-        store(self.folder / ERRORS, bytes(content))
+        failing = [index for index, entry in sorted(self.manifest.entries.items()) if entry.errors_sha256 is not None]
+        store_parts(self.folder / ERRORS, (shard_errors_path(self.folder, index).read_bytes() for index in failing))
 
 
 def _prepared_folder(folder: Path) -> Path:

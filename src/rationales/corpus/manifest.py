@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rationales.errors import DataError, RationalesError
-from rationales.files import write_bytes
+from rationales.files import write_parts
 
 FORMAT = 2  # raised when the folder changes so that older ones would be misread
 MANIFEST, ERRORS = "manifest.json", "errors.jsonl"
@@ -135,8 +135,13 @@ def checksum(path: Path) -> str | None:
 
 def store(path: Path, content: bytes) -> None:
     """Write a file durably; a StorageError says what to do where the disk is full or the folder is read-only."""
+    store_parts(path, [content])
+
+
+def store_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """The same with content that need not be in memory at once."""
     try:
-        write_bytes(path, content, durable=True)
+        write_parts(path, parts, durable=True)
     except (RationalesError, OSError) as error:
         raise StorageError(f"{error}; {ADVICE}") from error
 
