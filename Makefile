@@ -69,7 +69,7 @@ bench: setup ## every benchmark, each prints a small table; those of speed with 
 	  grep -q '^if __name__' "$$script" || continue; \
 	  case "$$script" in \
 	    bench/peer_run.py) continue ;; \
-	    bench/speed.py | bench/scaling.py | bench/rivals.py | bench/corpus.py) flags="$(QUICK)" ;; \
+	    bench/speed.py | bench/scaling.py | bench/rivals.py | bench/corpus.py | bench/corpus_memory.py) flags="$(QUICK)" ;; \
 	    *) flags= ;; \
 	  esac; \
 	  echo "== $$script"; HF_HUB_OFFLINE=1 $(BIN)/python "$$script" $$flags; \

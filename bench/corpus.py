@@ -1,22 +1,28 @@
-"""Corpus runs beside the bare engine on the same texts: overhead, bytes per scored word, workers, memory.
+"""Corpus runs beside the bare engine on the same texts: overhead, bytes per scored word, workers, a shared device.
 
 python bench/corpus.py                                    # all of it, small
-python bench/corpus.py --texts 20000 --method random --parts memory
-python bench/corpus.py --data reviews.jsonl --method marc-instant --device cuda
+python bench/corpus.py --parts workers --texts 2048 --repeat 3
+python bench/corpus.py --parts workers --engine ray       # needs the extra ray
+python bench/corpus.py --parts sharing --device cuda --texts 16384 --processes 1 2 4 8
 
 "bare" calls `rationales.explain` on lists of a shard's size and keeps nothing. Rounds are interleaved and the median of
-their ratios counts; on a busy machine use `--clock cpu`, which counts the time of this process alone. Workers are other
-processes and are always measured by the wall clock.
+their ratios counts. On a busy machine use `--clock cpu` for the overhead, which counts the time of this process alone;
+for workers both clocks are printed, the CPU time of all processes being what two free cores would have to do.
+"sharing" runs several processes that read, explain and build rows on one device, as `--workers` does; it needs no
+pyarrow. Peak memory has its own script, corpus_memory.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import multiprocessing
+import os
 import statistics
-import subprocess
-import sys
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,54 +32,16 @@ import torch
 
 import rationales
 from rationales import corpus
+from rationales.corpus.records import Record
+from rationales.corpus.row_format import row_of, serialized
+from rationales.models.batch import execution
 
-VOCABULARY = [
-    "the",
-    "acting",
-    "is",
-    "fine",
-    "but",
-    "plot",
-    "a",
-    "mess",
-    "and",
-    "nobody",
-    "in",
-    "room",
-    "could",
-    "say",
-    "why",
-    "anything",
-    "happened",
-    "still",
-    "few",
-    "scenes",
-    "are",
-    "warm",
-    "funny",
-    "oddly",
-    "moving",
-    "music",
-    "never",
-    "gets",
-    "their",
-    "way",
-    "dull",
-    "careless",
-    "waste",
-    "of",
-    "talent",
-    "lovely",
-    "clever",
-    "ending",
-    "lazy",
-]
-PARTS = ("overhead", "workers", "memory")
-MEMORY_CODE = (
-    "import json, resource, sys; from rationales import corpus; table, out, method, size = sys.argv[1:];"
-    "s = corpus.run(table, out, methods=[method], shard_size=int(size));"
-    "print(json.dumps([s.peak_open_records, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))"
-)
+VOCABULARY = """
+    the acting is fine but plot a mess and nobody in room could say why anything happened still few scenes are
+    warm funny oddly moving music never gets their way dull careless waste of talent lovely clever ending lazy
+""".split()  # noqa: SIM905  # a list of forty lines reads worse
+PARTS = ("overhead", "workers", "sharing")
+WARM_UP_SHARDS = 2  # not counted: workers are still loading the model
 
 
 def main() -> None:
@@ -84,13 +52,16 @@ def main() -> None:
     parser.add_argument("--method", default="marc-instant")
     parser.add_argument("--shard-size", type=int, default=512)
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
+    parser.add_argument("--engine", default="local", choices=("local", "ray"), help="of the part workers")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="of the part sharing")
     args = parser.parse_args()
     if args.quick:
-        args.texts, args.shard_size, args.repeat = 16, 8, 1
+        args.texts, args.shard_size, args.repeat = 24, 16, 1
     args.threads = args.threads or 1
     device = timing.ready(args)
     print(timing.headline(device))
-    results: dict[str, Any] = {"setting": timing.setting(device, args.clock)}
+    print(f"machine busy: load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    results: dict[str, Any] = {"setting": timing.setting(device, args.clock), "load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         texts = read_texts(args.data) if args.data else random_texts(args.texts, args.words)
@@ -99,8 +70,8 @@ def main() -> None:
             results["overhead"] = overhead(args, device, texts, table, folder)
         if "workers" in args.parts:
             results["workers"] = workers(args, table, folder)
-        if "memory" in args.parts:
-            results["memory"] = memory(args, texts, folder)
+        if "sharing" in args.parts:
+            results["sharing"] = sharing(args, texts)
     timing.save(args.out, results)
 
 
@@ -157,34 +128,113 @@ def overhead(
     return figures
 
 
+@dataclass
+class SteadyState:
+    """Seconds and records from the end of the warm-up to the last shard, passed to a run as `on_shard`."""
+
+    records: int = 0
+    shards: int = 0
+    began: tuple[float, float] = (0.0, 0.0)  # wall clock, CPU time
+    ended: tuple[float, float] = (0.0, 0.0)
+
+    def __call__(self, entry: corpus.ShardEntry) -> None:
+        self.shards += 1
+        now = (time.perf_counter(), cpu_seconds())
+        if self.shards <= WARM_UP_SHARDS:
+            self.began = now
+        else:
+            self.records += entry.records
+        self.ended = now
+
+    def milliseconds(self) -> tuple[float, float]:
+        """Wall clock and CPU time of a record."""
+        wall, cpu = (1000 * (end - begin) / self.records for end, begin in zip(self.ended, self.began, strict=True))
+        return wall, cpu
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and its living workers, also those that Ray has started on this machine."""
+    ticks = 0
+    children = {process.pid for process in multiprocessing.active_children()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(folder.name) in children or (folder / "cmdline").read_bytes().startswith(b"ray::ShardActor"):
+                fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+                ticks += int(fields[11]) + int(fields[12])  # in user mode, in the kernel
+        except OSError:  # it has ended
+            continue
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
 def workers(args: argparse.Namespace, table: Path, folder: Path) -> dict[str, Any]:
-    """Records a second with one worker and with two, from the first shard to the last."""
-    rates: dict[int, list[float]] = {1: [], 2: []}
+    """Milliseconds of a record with one worker and with two, without the start of the workers."""
+    measured: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
     for repeat in range(args.repeat):
-        for count, values in rates.items():
-            options = {"methods": [args.method], "shard_size": max(1, args.shard_size // 4), "workers": count}
-            summary = corpus.run(table, folder / f"workers{count}-{repeat}", device=args.device, **options)
-            values.append(summary.records_per_second)
-    one, two = (statistics.median(rates[count]) for count in (1, 2))
-    rows = [["1", f"{one:.1f}", "1"], ["2", f"{two:.1f}", f"{two / one:.2f}"]]
-    print(timing.table(["workers", "texts a second", "times one"], rows))
-    return {"one": one, "two": two, "ratio": two / one}
+        for count, values in measured.items():
+            state = SteadyState()
+            options = {"methods": [args.method], "shard_size": max(1, args.shard_size // 16), "workers": count}
+            corpus.run(table, folder / f"workers{count}-{repeat}", device=args.device, engine=args.engine,
+                       threads=args.threads, on_shard=state, **options)  # fmt: skip
+            values.append(state.milliseconds())
+    wall = timing.ratio([value[0] for value in measured[1]], [value[0] for value in measured[2]])
+    cpu = timing.ratio([value[1] for value in measured[1]], [value[1] for value in measured[2]])
+    rows = []
+    for count, values in measured.items():
+        medians = [statistics.median(value[clock] for value in values) for clock in (0, 1)]
+        speed = ["1", "1"] if count == 1 else [f"{wall:.2f}", f"{2 * cpu:.2f}"]
+        rows.append([str(count), *(f"{median:.1f}" for median in medians), *speed])
+    headings = ["workers", "ms a text", "CPU ms a text", "times one", "times one by CPU time, two cores free"]
+    print(timing.table(headings, rows))
+    return {"milliseconds": measured, "ratio": wall, "ratio_by_cpu_time": 2 * cpu, "engine": args.engine}
 
 
-def memory(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, Any]:
-    """Peak memory of a process with a tenth of the texts and with all of them."""
+def sharing(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
+    """Milliseconds of a text with several processes on the same device."""
+    context = multiprocessing.get_context("spawn")
     figures = {}
-    for count in (max(1, len(texts) // 10), len(texts)):
-        table = write_texts(folder / f"{count}.jsonl", texts[:count])
-        command = [sys.executable, "-c", MEMORY_CODE, str(table), str(folder / f"memory{count}"), args.method]
-        done = subprocess.run([*command, str(args.shard_size)], capture_output=True, text=True, check=True)
-        open_records, megabytes = json.loads(done.stdout.splitlines()[-1])
-        figures[count] = {"peak_open_records": open_records, "peak_mb": megabytes}
+    for count in args.processes:
+        barrier, results = context.Barrier(count), context.Queue()
+        parts = [texts[number::count] for number in range(count)]
+        arguments = (args.device, args.method, args.shard_size, args.threads, count, barrier, results)
+        processes = [context.Process(target=explain_share, args=(part, *arguments)) for part in parts]
+        for process in processes:
+            process.start()
+        shares = [results.get() for _ in processes]
+        for process in processes:
+            process.join()
+        seconds = max(share[1] for share in shares) - min(share[0] for share in shares)
+        reading = statistics.mean(share[2] for share in shares)
+        figures[count] = {"ms_a_text": 1000 * seconds / len(texts), "reading_ms_a_text": 1000 * reading}
     rows = [
-        [f"{count:,}", str(entry["peak_open_records"]), f"{entry['peak_mb']:.0f}"] for count, entry in figures.items()
+        [str(count), f"{entry['ms_a_text']:.2f}", f"{entry['reading_ms_a_text']:.2f}"]
+        for count, entry in figures.items()
     ]
-    print(timing.table(["texts", "open records", "peak MB"], rows))
+    print(timing.table(["processes", "ms a text", "reading alone, ms a text and process"], rows))
     return {str(count): entry for count, entry in figures.items()}
+
+
+def explain_share(
+    texts: list[str], device: str, method: str, size: int, threads: int, processes: int, barrier: Any, results: Any
+) -> None:
+    """What a worker does with its texts: read, explain, build rows, and serialise them where pyarrow is there."""
+    torch.set_num_threads(threads)
+    execution.GPU_SHARE /= processes
+    model = rationales.load(device=device)
+    rationales.explain(model, texts[:size], method=method)  # warms up
+    began = time.perf_counter()
+    model.encode([model.read(text, None) for text in texts[:size]])
+    reading = (time.perf_counter() - began) / len(texts[:size])
+    barrier.wait()
+    began = time.time()
+    for begin in range(0, len(texts), size):
+        part = texts[begin : begin + size]
+        rows = [
+            row_of(Record(number, str(number), "", rationale.text), method, rationale)
+            for number, rationale in enumerate(rationales.explain(model, part, method=method), begin)
+        ]
+        if importlib.util.find_spec("pyarrow") is not None:
+            serialized(rows, {})
+    results.put((began, time.time(), reading))
 
 
 if __name__ == "__main__":

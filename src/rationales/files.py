@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from rationales.errors import InputError
@@ -24,6 +25,11 @@ def write_bytes(path: str | os.PathLike[str], content: bytes, *, durable: bool =
 
     `durable`: on the disk before this returns, so that a power failure cannot take it back.
     """
+    return write_parts(path, [content], durable=durable)
+
+
+def write_parts(path: str | os.PathLike[str], parts: Iterable[bytes], *, durable: bool = False) -> Path:
+    """The same as `write_bytes`, with content that need not be in memory at once."""
     target = Path(path)
     if target.is_dir():
         raise InputError(f"cannot write {target}: it is a folder; give a file name")
@@ -35,7 +41,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes, *, durable: bool =
         raise InputError(f"cannot write {target}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(parts)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,6 +1,8 @@
-"""Runs a corpus again and again, each time killed with SIGKILL at another system call; prints what each run did.
+"""Runs a corpus again and again, each time killed with SIGKILL at another moment; prints what each run did.
 
-usage: kill_driver.py TABLE OUT MOMENT...      a moment is the number of the fsync or rename that is never made
+usage: kill_driver.py TABLE OUT MOMENT...
+
+A moment is the number of the fsync or rename that is never made, or, with an s behind it, a number of seconds.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TextIO
 
@@ -26,13 +29,13 @@ def main() -> None:
     model = rationales.load()
     with tempfile.TemporaryDirectory() as folder:  # whatever is computed once is computed before the children start
         corpus.run(table, folder, model=model, methods=["random"], limit=1)
-    for moment in [*map(int, moments), None]:
+    for moment in [*moments, ""]:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            if moment is not None:
-                kill_at(moment)
+            if moment.isdecimal():
+                kill_at(int(moment))
             with os.fdopen(writing, "w", buffering=1) as pipe:
                 corpus.run(
                     *(table, out),
@@ -43,6 +46,9 @@ def main() -> None:
                 )
             os._exit(0)
         os.close(writing)
+        if moment.endswith("s"):
+            time.sleep(float(moment[:-1]))
+            os.kill(child, signal.SIGKILL)
         with os.fdopen(reading) as pipe:
             finished = [int(number) for number in pipe.read().split()]
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,10 +20,12 @@ from runs import content, rows, run, write_table
 
 import rationales
 from rationales import corpus, files
-from rationales.corpus import workers
+from rationales.corpus.engines import engine, local
+from rationales.corpus.explaining import ModelSource
 from rationales.corpus.lock import LockedError, folder_lock
 from rationales.corpus.manifest import StorageError
 from rationales.errors import ModelError, OptionError
+from rationales.models.batch import execution
 
 
 @pytest.fixture
@@ -78,8 +81,8 @@ def test_a_broken_image_is_one_error(tmp_path):
     assert rationale.image.shape == (40, 48, 3)
 
 
-def full_disk(monkeypatch, free_files: int) -> None:
-    """Only so many further files can be written."""
+def full_disk(monkeypatch, free_files: int, code: int = errno.ENOSPC) -> None:
+    """Only so many further files can be written; then the system refuses with this code."""
     plain, written = os.fdopen, 0
 
     def limited(handle, *arguments, **options):
@@ -87,17 +90,20 @@ def full_disk(monkeypatch, free_files: int) -> None:
         written += 1
         if written > free_files:
             os.close(handle)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(code, os.strerror(code))
         return plain(handle, *arguments, **options)
 
     monkeypatch.setattr(files.os, "fdopen", limited)
 
 
-@pytest.mark.parametrize("free_files", [0, 1, 4, 5])
-def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(table, tmp_path, monkeypatch, free_files):
+@pytest.mark.parametrize(
+    ("free_files", "code"),
+    [(0, errno.ENOSPC), (1, errno.ENOSPC), (4, errno.ENOSPC), (5, errno.ENOSPC), (4, errno.EROFS), (5, errno.EIO)],
+)
+def test_a_full_or_failing_disk_is_told_and_the_run_goes_on_later(table, tmp_path, monkeypatch, free_files, code):
     with monkeypatch.context() as patched:
-        full_disk(patched, free_files)
-        with pytest.raises(StorageError, match=r"No space left on device; finished shards are intact"):
+        full_disk(patched, free_files, code)
+        with pytest.raises(StorageError, match=rf"{os.strerror(code)}; finished shards are intact"):
             run(table, tmp_path / "out")
     before = {name: raw for name, raw in content(tmp_path / "out").items() if name.endswith(".parquet")}
     assert len(before) == (free_files + 1) // 2
@@ -122,6 +128,13 @@ def test_a_folder_that_becomes_read_only(table, tmp_path, monkeypatch):
         with pytest.raises(StorageError, match=r"cannot write into .*: Read-only file system"):
             run(table, tmp_path / "out", limit=20)
     assert content(tmp_path / "out") == before
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(table, tmp_path):
+    (tmp_path / "out").mkdir(mode=0o500)
+    with pytest.raises(StorageError, match="no permission"):
+        run(table, tmp_path / "out")
 
 
 def test_a_file_in_place_of_the_folder(table, tmp_path):
@@ -170,7 +183,7 @@ class TestWorkers:
 
         def kill_a_worker(entry):
             if not killed:
-                (process, *_) = workers.multiprocessing.active_children()
+                (process, *_) = local.multiprocessing.active_children()
                 process.kill()
                 killed.append(process.pid)
 
@@ -178,7 +191,7 @@ class TestWorkers:
         assert killed
         assert (double.records, double.explained) == (single.records, single.explained) == (24, 24)
         assert content(tmp_path / "double") == content(tmp_path / "single")
-        assert double.peak_open_records <= 4 * (2 + workers.READ_AHEAD)
+        assert double.peak_open_records <= 4 * (2 + engine.READ_AHEAD)
 
     def test_an_error_of_loading_is_told(self, table, tmp_path):
         with pytest.raises((ModelError, OptionError), match="no-such-model"):
@@ -187,6 +200,34 @@ class TestWorkers:
     def test_workers_load_the_model_themselves(self, table, tmp_path):
         with pytest.raises(OptionError, match="its name or folder"):
             run(table, tmp_path / "out", workers=2)
+
+    @pytest.mark.parametrize(
+        ("device", "workers", "gpus", "names"),
+        [
+            (None, 4, 8, (None,)),
+            ("cpu", 2, 0, ("cpu",)),
+            ("cuda", 1, 8, ("cuda",)),
+            ("cuda", 4, 2, ("cuda:0", "cuda:1")),
+            ("cuda", 3, 8, ("cuda:0", "cuda:1", "cuda:2")),
+            ("cuda:1, cuda:3", 2, 8, ("cuda:1", "cuda:3")),
+        ],
+    )
+    def test_workers_are_spread_over_the_gpus_of_the_machine(self, device, workers, gpus, names):
+        assert engine.device_names(device, workers, gpus) == names
+
+    def test_every_worker_is_bound_to_its_device(self, monkeypatch):
+        source = ModelSource("a-model", "text")
+        options = engine.WorkerOptions(workers=5, devices=("cuda:0", "cuda:1"))
+        counter = local.multiprocessing.Value("i", 0)
+        monkeypatch.setattr(execution, "GPU_SHARE", 0.6)
+        monkeypatch.setattr(local.signal, "signal", lambda *_arguments: None)
+        monkeypatch.setattr(local, "bound_memory", lambda: None)
+        bound = []
+        for _ in range(5):
+            local._start_worker(engine.WorkerTask(source, None), Path("out"), options, counter)
+            bound.append(local._Worker.task.source.device)
+        assert bound == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
+        assert pytest.approx(0.6 / 3**5) == execution.GPU_SHARE, "up to three workers share a GPU, each takes a third"
 
     def test_more_devices_than_workers(self, table, tmp_path):
         with pytest.raises(OptionError, match="2 devices for 1 workers"):

@@ -90,6 +90,18 @@ class TestFormats:
         assert summary(items(str(tmp_path / "t*.csv"))) == expected
         assert summary(items(tmp_path)) == expected
 
+    def test_a_data_set_on_disk_is_the_files_that_it_lists(self, tmp_path):
+        table = pa.table({"text": ["one", "two", "three"]})
+        (tmp_path / "train").mkdir()
+        names = ("data-00000-of-00002.arrow", "data-00001-of-00002.arrow", "cache-0123456789abcdef.arrow")
+        for number, name in enumerate(names):
+            with pa.ipc.new_stream(tmp_path / "train" / name, table.schema) as writer:
+                writer.write_table(table.slice(number, 1))
+        state = {"_data_files": [{"filename": name} for name in names[:2]]}
+        (tmp_path / "train" / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}', encoding="utf-8")
+        assert summary(items(tmp_path)) == [(0, "0", "one"), (1, "1", "two")]
+
     def test_pairs(self, tmp_path):
         (tmp_path / "t.csv").write_text("text,pair\na man,a woman\nalone,\n", encoding="utf-8")
         assert [record.raw_input for record in items(tmp_path / "t.csv")] == [("a man", "a woman"), "alone"]
@@ -196,6 +208,10 @@ class TestBadRecords:
         parquet.write_table(pa.table({"review": ["good"]}), tmp_path / "t.parquet")
         with pytest.raises(DataError, match=r"no column 'text'; say --text-column, one of: review"):
             run(tmp_path / "t.parquet", tmp_path / "out")
+        (tmp_path / "t.csv").write_text("id,text\na,good\n", encoding="utf-8")
+        for options in ({"where": ["colour=red"]}, {"id_column": "colour"}):
+            with pytest.raises(DataError, match=r"no column 'colour'; say --(where|id-column), one of: id, text"):
+                run(tmp_path / "t.csv", tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
 
 
@@ -272,6 +288,64 @@ def test_counts_of_a_fuzzed_corpus_add_up(tmp_path_factory, lines):
 @given(FUZZED_LINES)
 def test_counts_of_a_thousand_fuzzed_corpora_add_up(tmp_path_factory, lines):
     check_counts(tmp_path_factory.mktemp("fuzz"), lines)
+
+
+ENCODED = st.text(max_size=20).flatmap(
+    lambda text: st.sampled_from(["utf-8", "latin-1", "utf-16", "cp1252"]).map(
+        lambda encoding: text.encode(encoding, "ignore")
+    )
+)
+FUZZED_FILES = st.tuples(
+    st.sampled_from([".csv", ".tsv", ".jsonl", ".lines"]),
+    st.sampled_from(
+        [b"text", b"id,text", b"text,id", b"id\ttext", b"review", b"", b'"text', b"\xff\xfe", b"text,text"]
+    ),
+    st.lists(
+        st.one_of(
+            ENCODED,
+            st.binary(max_size=30),
+            st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
+            st.sampled_from([b'a,"b', b'"a ""b"" c"', b"a,b,c,d", b'{"text": ["x"]}', b'{"txt": "x"}', b"plain words"]),
+            st.just(b"x" * 10_000_000),
+        ),
+        max_size=8,
+    ),
+)
+
+
+def check_any_file(folder, suffix, header, lines):
+    """The file is refused in words, or each of its records is explained or has an error, once."""
+    path = folder / f"t{suffix}"
+    raw = b"\n".join([header, *lines])
+    path.write_bytes(raw)
+    decoded = raw.decode("utf-8", "surrogateescape")
+    try:
+        result = run(path, folder / "out", input_format="lines" if suffix == ".lines" else None)
+    except DataError:  # no records at all, or a table without a column of texts
+        assert suffix in (".csv", ".tsv") or not decoded.removeprefix("\ufeff").strip()
+        return
+    assert result.records == result.explained + result.failed + result.skipped > 0
+    positions = [row["position"] for row in rows(folder / "out")]
+    errors = list(open_results(folder / "out").errors())
+    assert sorted([*positions, *(error["position"] for error in errors)]) == list(range(result.records))
+    assert all(error["reason"] and error["message"] and error["location"] for error in errors)
+    assert sum(result.reasons.values()) == result.failed == len(errors)
+    too_long = sum(len(line) > MAX_LENGTH for line in lines)
+    if suffix in (".lines", ".jsonl"):
+        assert result.reasons.get("too-long", 0) == too_long
+
+
+@settings(max_examples=25, deadline=None)
+@given(FUZZED_FILES)
+def test_any_file_is_accounted_for(tmp_path_factory, file):
+    check_any_file(tmp_path_factory.mktemp("fuzz"), *file)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None)
+@given(FUZZED_FILES)
+def test_a_thousand_files_are_accounted_for(tmp_path_factory, file):
+    check_any_file(tmp_path_factory.mktemp("fuzz"), *file)
 
 
 def test_open_records_do_not_grow_with_the_corpus(tmp_path):

@@ -165,7 +165,9 @@ class TestCommands:
         summary = json.loads(done.stdout)
         assert (summary["records"], summary["explained"], summary["shards"]) == (6, 6, 2)
         assert "6 records (100%)" in done.stderr
-        assert [json.loads(line)["records"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [4, 6]
+        events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+        assert [(event["event"], event.get("records")) for event in events] == [
+            ("start", None), ("shard", 4), ("shard", 6), ("end", 6)]  # fmt: skip
         assert "nothing was to be done" in command(*arguments).stdout
         assert texts(6)[2] in re.sub(r"\[\[|\]\]", "", command("show", "out", "r2").stdout)
         assert json.loads(command("show", "out", "#2", "--json").stdout)["name"] == "r2"

@@ -20,6 +20,7 @@ from runs import content, rows, run, texts, write_table
 import rationales
 from rationales import corpus
 from rationales.corpus.settings import ChangedRunError
+from rationales.errors import RationalesError
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
@@ -30,15 +31,15 @@ def table(tmp_path):
     return write_table(tmp_path / "table.csv", 20)
 
 
-def killed_runs(table: Path, out: Path, moments: list[int]) -> list[dict]:
-    command = [sys.executable, str(DRIVER), str(table), str(out), *map(str, moments)]
+def killed_runs(table: Path, out: Path, moments: list[str]) -> list[dict]:
+    command = [sys.executable, str(DRIVER), str(table), str(out), *moments]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def check_kills(table: Path, tmp_path: Path, moments: list[int]) -> None:
+def check_kills(table: Path, tmp_path: Path, moments: list[str]) -> None:
     undisturbed = tmp_path / "undisturbed"
     corpus.run(table, undisturbed, model=rationales.load(), methods=["random"], shard_size=4)
     reports = killed_runs(table, tmp_path / "killed", moments)
@@ -53,13 +54,21 @@ def check_kills(table: Path, tmp_path: Path, moments: list[int]) -> None:
 
 def test_killed_at_each_of_the_first_system_calls_of_a_shard(table, tmp_path):
     """Between the calls of one shard: its file, its folder, the manifest, its folder."""
-    check_kills(table, tmp_path, [1, 2, 3, 4, 5, 6, 7])
+    check_kills(table, tmp_path, ["1", "2", "3", "4", "5", "6", "7"])
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments(tmp_path):
+def test_killed_at_ten_random_system_calls(tmp_path):
     rng = random.Random(0)  # noqa: S311
-    check_kills(write_table(tmp_path / "long.csv", 100), tmp_path, [rng.randint(1, 12) for _ in range(10)])
+    check_kills(write_table(tmp_path / "long.csv", 100), tmp_path, [str(rng.randint(1, 12)) for _ in range(10)])
+
+
+@pytest.mark.slow
+def test_killed_after_ten_random_times(tmp_path):
+    """The times are short and the corpus is long, so that every run is killed before its end."""
+    rng = random.Random(1)  # noqa: S311
+    moments = [f"{rng.uniform(0.01, 0.3):.3f}s" for _ in range(10)]
+    check_kills(write_table(tmp_path / "long.csv", 1200), tmp_path, moments)
 
 
 @pytest.mark.slow
@@ -131,6 +140,14 @@ def test_changed_options_are_refused(table, tmp_path, options, named):
     assert run(table, tmp_path / "out", restart=True, **options).shards_now > 0
 
 
+def test_a_restart_that_cannot_begin_removes_nothing(table, tmp_path):
+    run(table, tmp_path / "out")
+    before = content(tmp_path / "out")
+    with pytest.raises(RationalesError, match="no-such-model"):
+        run(table, tmp_path / "out", restart=True, model=str(tmp_path / "no-such-model"))
+    assert content(tmp_path / "out") == before
+
+
 def test_a_changed_model_is_refused(table, tmp_path):
     run(table, tmp_path / "out")
     with pytest.raises(ChangedRunError, match=r"model\.fingerprint"):
@@ -150,6 +167,24 @@ def test_a_changed_input_is_refused(table, tmp_path, change):
     table.write_text("".join(lines), encoding="utf-8")
     with pytest.raises(ChangedRunError, match=r"changed|fewer|more"):
         run(table, tmp_path / "out")
+
+
+def test_the_log_has_an_event_for_the_start_each_shard_and_the_end(table, tmp_path):
+    def stop(entry):
+        if entry.index == 1:
+            raise KeyboardInterrupt
+
+    log = tmp_path / "log.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(table, tmp_path / "out", on_shard=stop, log=log)
+    summary = run(table, tmp_path / "out", log=log)
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [event["event"] for event in events] == [
+        *("start", "shard", "stopped"), "start", *["shard"] * 3, "end"]  # fmt: skip
+    assert [event["shard"] for event in events if event["event"] == "shard"] == [0, 2, 3, 4]
+    assert (events[2]["error"], events[2]["records"]) == ("KeyboardInterrupt", 8)
+    assert events[3]["model"]["fingerprint"] == events[0]["model"]["fingerprint"]
+    assert events[-1] == {"event": "end", "time": events[-1]["time"], **summary.to_dict()}
 
 
 def test_rows_are_in_the_order_of_the_input(table, tmp_path):

@@ -60,12 +60,21 @@ def run(
     limit: Annotated[int | None, Option(min=1, help="The first so many records.")] = None,
     min_words: Annotated[int | None, Option(min=1, help="Skip shorter texts.")] = None,
     max_words: Annotated[int | None, Option(min=1, help="Skip longer texts.")] = None,
-    engine: Annotated[Literal["local"], Option(help="Where the work is done.")] = "local",
+    engine: Annotated[
+        Literal["local", "ray"], Option(help="Where the work is done: on this machine, or on a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        Option(help="Of the Ray cluster: HOST:PORT or auto.", show_default="RAY_ADDRESS, else a local instance"),
+    ] = None,
+    gpus_per_worker: Annotated[float, Option(help="On Ray with --device cuda; 0.25: four workers share a GPU.")] = 1.0,
     workers: Annotated[int, Option(min=1, help="Processes; each loads the model once.")] = 1,
     threads: Annotated[int, Option(min=1, help="Threads of each process on a CPU.")] = 1,
     shard_size: Annotated[int, Option(min=1, help="Records that are stored together.")] = 512,
     restart: Annotated[bool, Option("--restart", help="Remove earlier results in the folder first.")] = False,
-    log: Annotated[Path | None, Option(help="Append an event for each shard to this file, as JSON lines.")] = None,
+    log: Annotated[
+        Path | None, Option(help="Append events to this file, as JSON lines: start, each shard, end.")
+    ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the summary as one JSON object and nothing else.")] = False,
     device: Annotated[str | None, Option(help="cpu, cuda, mps; several for several workers: cuda:0,cuda:1.")] = None,
     trust_remote_code: shared.Trust = False,
@@ -95,6 +104,8 @@ def run(
     with waiting("loading"):
         import_torch()
         from rationales import corpus
+        from rationales.corpus.memory import bound_memory
+    bound_memory()
     with progress_lines() as report:
         summary = corpus.run(
             inputs,
@@ -118,11 +129,14 @@ def run(
             device=device,
             trust_remote_code=trust_remote_code,
             engine=engine,
+            address=address,
+            gpus_per_worker=gpus_per_worker,
             workers=workers,
             threads=threads,
             shard_size=shard_size,
             restart=restart,
-            on_progress=_logged(report, log),
+            log=log,
+            on_progress=report,
         )
     if as_json:
         typer.echo(json.dumps(summary.to_dict(), ensure_ascii=False))
@@ -177,20 +191,6 @@ def _progress_text(state: Progress) -> str:
 def _clock(seconds: float) -> str:
     minutes, rest_seconds = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest_seconds:02}"
-
-
-def _logged(report: Callable[[Progress], None], log: Path | None) -> Callable[[Progress], None]:
-    """The report and, with a log, a JSON line for each shard."""
-    if log is None:
-        return report
-
-    def both(state: Progress) -> None:
-        event = {"time": time.time(), "share": state.share, "records_per_second": state.records_per_second}
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**event, **state.totals}) + "\n")
-        report(state)
-
-    return both
 
 
 @clean_exit

@@ -6,8 +6,9 @@ summary = corpus.run("reviews.csv", "results", methods=["occlusion"])
 results = corpus.open_results("results")
 """
 
-from rationales.corpus.job import Progress, RunSummary, run
+from rationales.corpus.job import run
 from rationales.corpus.manifest import ShardEntry
+from rationales.corpus.progress import Progress, RunSummary
 from rationales.corpus.results import CorpusResults, open_results
 
 __all__ = ["CorpusResults", "Progress", "RunSummary", "ShardEntry", "open_results", "run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,15 @@ def header_of(path: Path) -> list[str] | None:
     except (OSError, arrow.ArrowException):
         return None
     return names
+
+
+def dataset_files(folder: Path) -> set[str] | None:
+    """The names of the data files that a data set of Hugging Face on disk lists; None for any other folder.
+
+    Such a folder may also hold cached results of transformations, which are Arrow files too.
+    """
+    try:
+        state = json.loads((folder / "state.json").read_bytes())
+        return {entry["filename"] for entry in state["_data_files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,4 +1,4 @@
-"""Explains one shard with a loaded model and stores it; a record that fails is isolated, the others are kept.
+"""Explains one shard with a loaded model; a record that fails is isolated, the others are kept.
 
 This is what a worker does, in this process or in another. Nothing here depends on other shards, so results are the same
 whoever explains a shard, and whenever.
@@ -6,8 +6,6 @@ whoever explains a shard, and whenever.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import hashlib
 import json
 from collections import Counter
@@ -19,6 +17,7 @@ from typing import Any
 import torch
 
 from rationales.corpus.manifest import ShardEntry, shard_errors_path, shard_path, store
+from rationales.corpus.memory import release_free_memory
 from rationales.corpus.records import BadRecord, Record
 from rationales.corpus.row_format import row_of, serialized
 from rationales.corpus.shards import Shard
@@ -85,12 +84,30 @@ class CorpusMethod:
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """How every record is explained, and where the results go."""
+    """How every record is explained."""
 
     methods: tuple[CorpusMethod, ...]
     seed: int
     target: str | None
-    folder: Path
+
+
+@dataclass(frozen=True)
+class ExplainedShard:
+    """The files of a shard, not yet written; a worker on another machine sends them to the one that has the folder."""
+
+    entry: ShardEntry
+    content: bytes  # of the Parquet file
+    error_lines: bytes  # empty: no record failed
+
+    def store(self, folder: Path) -> ShardEntry:
+        """Write the files; the shard is finished when its entry is in the manifest."""
+        errors_path = shard_errors_path(folder, self.entry.index)
+        if self.error_lines:
+            store(errors_path, self.error_lines)
+        else:
+            errors_path.unlink(missing_ok=True)
+        store(shard_path(folder, self.entry.index), self.content)
+        return self.entry
 
 
 def check_kind(model: Model, kind: str) -> None:
@@ -112,11 +129,10 @@ def describe_model(model: Model) -> dict[str, Any]:
     }
 
 
-def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenance: Mapping[str, Any]) -> ShardEntry:
-    """Explain the records of a shard with every method, and write its files."""
+def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenance: Mapping[str, Any]) -> ExplainedShard:
+    """Explain the records of a shard with every method."""
     results: dict[int, list[dict[str, Any]]] = {record.position: [] for record in shard.records}
     failures: dict[int, BadRecord] = {}
-    units = 0
     for method in request.methods:
         records = [record for record in shard.records if record.position not in failures]
         for record, outcome in zip(records, explain_records(model, records, method, request), strict=True):
@@ -129,13 +145,7 @@ def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenanc
     bad_records = sorted([*shard.bad_records, *failures.values()], key=lambda bad: bad.position)
     content = serialized(rows, {**provenance, "shard": shard.index, "first": shard.first})
     lines = "".join(json.dumps(bad.to_dict(), ensure_ascii=True) + "\n" for bad in bad_records).encode()
-    if lines:
-        store(shard_errors_path(request.folder, shard.index), lines)
-    else:
-        shard_errors_path(request.folder, shard.index).unlink(missing_ok=True)
-    store(shard_path(request.folder, shard.index), content)
-    _release_free_memory()
-    return ShardEntry(
+    entry = ShardEntry(
         index=shard.index,
         first=shard.first,
         explained=len(shard.records) - len(failures),
@@ -143,21 +153,16 @@ def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenanc
         skipped=shard.skipped,
         rows=len(rows),
         units=units,
+        steps=sum(row["steps"] for row in rows),
         digest=shard.digest,
         bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
         errors_sha256=hashlib.sha256(lines).hexdigest() if lines else None,
         reasons=dict(sorted(Counter(bad.reason for bad in bad_records).items())),
     )
-
-
-def _release_free_memory() -> None:
-    """Give free memory back to the system, where the C library can.
-
-    Tensors of many sizes fragment the heap: without this a process grows with the number of shards.
-    """
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # only the GNU C library has it
-        ctypes.CDLL(None).malloc_trim(0)
+    del results, rows
+    release_free_memory()
+    return ExplainedShard(entry, content, lines)
 
 
 def explain_records(

@@ -6,12 +6,15 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rationales.corpus.arrow_files import import_arrow
-from rationales.corpus.explaining import ExplainRequest, ModelSource, check_kind
+from rationales.corpus.engines import ENGINES, Engine, WorkerOptions, open_engine
+from rationales.corpus.engines.engine import device_names
+from rationales.corpus.explaining import ExplainRequest, ModelSource
 from rationales.corpus.lock import LOCK, folder_lock
 from rationales.corpus.manifest import (
     ERRORS,
@@ -26,8 +29,9 @@ from rationales.corpus.manifest import (
     load_manifest,
     remove_partial_files,
     shard_errors_path,
-    store,
+    store_parts,
 )
+from rationales.corpus.progress import EventLog, Progress, RunSummary
 from rationales.corpus.records import Selection, parse_condition
 from rationales.corpus.settings import (
     ChangedRunError,
@@ -35,11 +39,9 @@ from rationales.corpus.settings import (
     check_settings,
     refusal,
     resolve_methods,
-    versions,
 )
 from rationales.corpus.shards import Shard, shards
 from rationales.corpus.sources import CorpusInput, RecordColumns, open_input
-from rationales.corpus.workers import Engine, InProcess, WorkerPool
 from rationales.errors import DataError, OptionError
 from rationales.methods import Method
 from rationales.models.batch.execution import requested_threads
@@ -47,56 +49,8 @@ from rationales.models.model import Model
 from rationales.options import whole_number
 
 SHARD_SIZE = 512  # records
-ENGINES = ("local",)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is, passed to `on_progress` after every shard."""
-
-    totals: Mapping[str, int]  # of all finished shards: records, explained, failed, skipped, rows, units, bytes
-    records_now: int  # finished in this call
-    share: float  # of the input; 0 where it is unknown
-    resumed_share: float  # of the input that was finished before this call
-    seconds: float  # since the first shard of this call was begun
-
-    @property
-    def records_per_second(self) -> float:
-        """Records finished in this call per second."""
-        return self.records_now / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def remaining_seconds(self) -> float | None:
-        """Estimate from the share of the input; None where it is unknown."""
-        now = self.share - self.resumed_share
-        return self.seconds * (1 - self.share) / now if now > 0 else None
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """Result of a run. records = explained + failed + skipped."""
-
-    folder: Path
-    records: int
-    explained: int
-    failed: int
-    skipped: int
-    rows: int
-    units: int
-    bytes: int  # of all shards
-    shards: int
-    shards_now: int  # explained in this call, not found finished
-    seconds: float
-    records_per_second: float
-    units_per_second: float
-    peak_open_records: int  # in memory at once
-    reasons: Mapping[str, int] = field(default_factory=dict)  # of failures
-
-    def to_dict(self) -> dict[str, Any]:
-        """The summary as plain data."""
-        return {**asdict(self), "folder": str(self.folder)}
 
 
 OnProgress = Callable[[Progress], None]
@@ -126,10 +80,13 @@ def run(
     device: str | None = None,
     trust_remote_code: bool = False,
     engine: str = "local",
+    address: str | None = None,
     workers: int = 1,
     threads: int = 1,
+    gpus_per_worker: float = 1.0,
     shard_size: int = SHARD_SIZE,
     restart: bool = False,
+    log: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
     on_shard: OnShard | None = None,
 ) -> RunSummary:
@@ -139,8 +96,11 @@ def run(
     input. `model`: a name, id or folder; with one worker also a loaded model. `methods`: names, method objects, or
     mappings with `name`, `options`, `smooth` and `title`; `options` go to every method that has them. `where`:
     conditions "column=value" or "column!=value"; `sample`: a share of the records; `limit`: the first so many.
-    `device`: several, with commas, are given to the workers in turn. `workers`: processes, with `threads` threads
-    each. `restart`: remove earlier results first. `on_progress` and `on_shard` are called after every shard.
+    `device`: several, with commas, are given to the workers in turn; "cuda" with several workers means every GPU of the
+    machine. `engine`: "local", or "ray" with the `address` of a cluster (HOST:PORT or "auto"; none: RAY_ADDRESS, or a
+    local instance), where each worker has `gpus_per_worker` GPUs if the device is "cuda". `workers`: processes, with
+    `threads` threads each. `restart`: remove earlier results first. `log`: append events to this file, as JSON lines.
+    `on_progress` and `on_shard` are called after every shard.
 
     The same call goes on where a stopped run was. Results are the same bytes, whatever stopped it and however many
     workers there are, on the same device with the same number of threads.
@@ -151,49 +111,55 @@ def run(
     for name, value in (("workers", workers), ("threads", threads), ("shard_size", shard_size)):
         if whole_number(name, value) < 1:
             raise OptionError(f"{name} must be at least 1, not {value}")
+    if address is not None and engine != "ray":
+        raise OptionError("an address is that of a Ray cluster: give engine ray with it")
+    if gpus_per_worker <= 0:
+        raise OptionError(f"gpus_per_worker must be greater than 0, not {gpus_per_worker}")
     conditions = tuple(map(parse_condition, where))
     selection = Selection(conditions, sample, limit, min_words, max_words, seed)
     source = open_input(inputs, RecordColumns(text_column, id_column), selection, input_format)
     check_columns(source)
     folder = _prepared_folder(Path(out))
     request = ExplainRequest(
-        resolve_methods(methods, options or {}, smooth, source.kind), whole_number("the seed", seed), target, folder
+        resolve_methods(methods, options or {}, smooth, source.kind), whole_number("the seed", seed), target
     )
-    thread_count = requested_threads() or threads
-    devices = tuple(name.strip() or None for name in device.split(",")) if device else (None,)
-    if len(devices) > workers:
-        raise OptionError(f"{len(devices)} devices for {workers} workers; give at least one worker for each device")
+    pinned_threads = requested_threads()
+    worker_options = WorkerOptions(
+        workers=workers,
+        threads=pinned_threads or threads,
+        devices=device_names(device, workers, torch.cuda.device_count() if engine == "local" else 1),
+        gpus_per_worker=gpus_per_worker,
+        address=address,
+        pinned_threads=pinned_threads,
+    )
+    model_source = ModelSource(_name(model), source.kind, worker_options.devices[0], unit, baseline, trust_remote_code)
     with ExitStack() as stack:
         stack.enter_context(folder_lock(folder))
-        if restart:
-            clear(folder)
-        manifest = load_manifest(folder)
-        engine_object: Engine
-        if workers == 1:
-            loaded = _loaded(model, ModelSource(_name(model), source.kind, devices[0], unit, baseline,
-                                                trust_remote_code))  # fmt: skip
-            check_kind(loaded, source.kind)
-            engine_object = InProcess(loaded, request, thread_count)
-        else:
-            if model is not None and not isinstance(model, (str, os.PathLike)):
-                raise OptionError("several workers load the model themselves: give its name or folder, not the model")
-            model_source = ModelSource(_name(model), source.kind, None, unit, baseline, trust_remote_code)
-            pool = WorkerPool(model_source, devices, request, workers, thread_count)
-            engine_object = stack.enter_context(pool)
+        manifest = None if restart else load_manifest(folder)
+        engine_object = open_engine(engine, model, model_source, request, folder, worker_options, stack)
         settings = {
-            "model": engine_object.describe(),
+            **engine_object.describe(),
             "methods": [method.to_dict() for method in request.methods],
             "seed": request.seed,
             "target": target,
             "input": {"text_column": text_column, "id_column": id_column, "format": input_format,
                       "kind": source.kind, **selection.to_dict()},
             "shard_size": shard_size,
-            "device": sorted({str(name or "default").partition(":")[0] for name in devices}),
-            "threads": thread_count,
-            "versions": versions(),
+            "device": sorted({str(name or "default").partition(":")[0] for name in worker_options.devices}),
+            "threads": worker_options.threads,
         }  # fmt: skip
-        job = _Job(folder, source, engine_object, settings, manifest, shard_size, on_progress, on_shard)
-        return job.run()
+        if restart:  # not before the request has turned out to be possible
+            clear(folder)
+        events = EventLog(None if log is None else Path(log))
+        job = _Job(folder, source, engine_object, settings, manifest, shard_size, on_progress, on_shard, events)
+        events.write("start", folder=folder, engine=engine, workers=workers, **settings)
+        try:
+            summary = job.run()
+        except BaseException as error:
+            events.write("stopped", error=type(error).__name__, message=str(error), **job.manifest.totals())
+            raise
+        events.write("end", **summary.to_dict())
+        return summary
 
 
 class _Job:
@@ -209,9 +175,10 @@ class _Job:
         shard_size: int,
         on_progress: OnProgress | None,
         on_shard: OnShard | None,
+        events: EventLog,
     ) -> None:
         self.folder, self.source, self.engine, self.shard_size = folder, source, engine, shard_size
-        self.on_progress, self.on_shard = on_progress, on_shard
+        self.on_progress, self.on_shard, self.events = on_progress, on_shard, events
         if manifest is not None:
             check_settings(manifest.settings, settings, folder)
         self.manifest = manifest or Manifest(settings)
@@ -230,18 +197,18 @@ class _Job:
         intact = {index: entry for index, entry in self.manifest.entries.items() if is_intact(self.folder, entry)}
         self.manifest.entries = intact
         self.manifest.complete = False
-        began, records_now, units_now, shards_now = time.perf_counter(), 0, 0, 0
+        began, records_now, units_now, steps_now, shards_now = time.perf_counter(), 0, 0, 0, 0
         try:
             for entry in self.engine.explained(self._open_shards(), self.manifest.settings):
                 self.manifest.entries[entry.index] = entry
                 self.manifest.save(self.folder)
                 self.open_records -= self.counts.pop(entry.index)
                 records_now, units_now = records_now + entry.records, units_now + entry.units
-                shards_now += 1
+                steps_now, shards_now = steps_now + entry.steps, shards_now + 1
                 self.share = max(self.share, self.shares.pop(entry.index))
                 if self.on_shard is not None:
                     self.on_shard(entry)
-                self._report(records_now, time.perf_counter() - began)
+                self._report(entry.index, records_now, time.perf_counter() - began)
             if not self.shard_count:
                 raise DataError("the input holds no records")
             self.manifest.complete = True
@@ -258,14 +225,18 @@ class _Job:
             seconds=seconds,
             records_per_second=records_now / seconds,
             units_per_second=units_now / seconds,
+            steps_per_second=steps_now / seconds,
             peak_open_records=self.peak_open_records,
             reasons=self.manifest.reasons(),
         )
 
-    def _report(self, records_now: int, seconds: float) -> None:
+    def _report(self, index: int, records_now: int, seconds: float) -> None:
+        state = Progress(self.manifest.totals(), records_now, self.share, self.resumed_share, seconds)
+        self.events.write(
+            "shard", shard=index, share=state.share, records_per_second=state.records_per_second, **state.totals
+        )
         if self.on_progress is not None:
-            totals = self.manifest.totals()
-            self.on_progress(Progress(totals, records_now, self.share, self.resumed_share, seconds))
+            self.on_progress(state)
 
     def _open_shards(self) -> Iterator[Shard]:
         """The shards that are not finished; those that are must have the same records as when they were explained."""
@@ -291,11 +262,8 @@ class _Job:
 
     def _join_errors(self) -> None:
         """errors.jsonl: the bad records of all finished shards, in order."""
-        content = bytearray()
-        for index in sorted(self.manifest.entries):
-            if self.manifest.entries[index].errors_sha256 is not None:
-                content += shard_errors_path(self.folder, index).read_bytes()
-        store(self.folder / ERRORS, bytes(content))
+        failing = [index for index, entry in sorted(self.manifest.entries.items()) if entry.errors_sha256 is not None]
+        store_parts(self.folder / ERRORS, (shard_errors_path(self.folder, index).read_bytes() for index in failing))
 
 
 def _prepared_folder(folder: Path) -> Path:
@@ -325,9 +293,3 @@ def _make_folder(folder: Path) -> None:
 
 def _name(model: Model | str | os.PathLike[str] | None) -> str | None:
     return os.fspath(model) if isinstance(model, (str, os.PathLike)) else None
-
-
-def _loaded(model: Model | str | os.PathLike[str] | None, source: ModelSource) -> Model:
-    if model is None or isinstance(model, (str, os.PathLike)):
-        return source.load()
-    return model

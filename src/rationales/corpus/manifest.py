@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rationales.errors import DataError, RationalesError
-from rationales.files import write_bytes
+from rationales.files import write_parts
 
-FORMAT = 1  # raised when the folder changes so that older ones would be misread
+FORMAT = 2  # raised when the folder changes so that older ones would be misread
 MANIFEST, ERRORS = "manifest.json", "errors.jsonl"
 SHARDS, SHARD_ERRORS = "shards", "errors"  # folders
 ADVICE = "finished shards are intact; put it right and run the same command again, which goes on from there"
@@ -33,6 +34,7 @@ class ShardEntry:
     skipped: int
     rows: int
     units: int  # scores
+    steps: int  # of optimisation, all rows together
     digest: str  # of its records
     bytes: int
     sha256: str
@@ -43,6 +45,11 @@ class ShardEntry:
     def records(self) -> int:
         """All records of the shard."""
         return self.explained + self.failed + self.skipped
+
+    @cached_property
+    def line(self) -> str:
+        """The entry as JSON; kept, because the manifest is written once per shard with the entries of all."""
+        return json.dumps(asdict(self), sort_keys=True)
 
 
 @dataclass
@@ -60,13 +67,14 @@ class Manifest:
             "complete": self.complete,
             "totals": self.totals(),
             "settings": self.settings,
-            "shards": [asdict(self.entries[index]) for index in sorted(self.entries)],
         }
-        store(folder / MANIFEST, json.dumps(data, ensure_ascii=False, indent=1, sort_keys=True).encode() + b"\n")
+        head = json.dumps(data, ensure_ascii=False, indent=1, sort_keys=True).removesuffix("\n}")
+        lines = ",\n".join(self.entries[index].line for index in sorted(self.entries))
+        store(folder / MANIFEST, f'{head},\n "shards": [\n{lines}\n ]\n}}\n'.encode())
 
     def totals(self) -> dict[str, int]:
         """Sums over all finished shards; records = explained + failed + skipped."""
-        names = ("records", "explained", "failed", "skipped", "rows", "units", "bytes")
+        names = ("records", "explained", "failed", "skipped", "rows", "units", "steps", "bytes")
         return {name: sum(getattr(entry, name) for entry in self.entries.values()) for name in names}
 
     def reasons(self) -> dict[str, int]:
@@ -127,8 +135,13 @@ def checksum(path: Path) -> str | None:
 
 def store(path: Path, content: bytes) -> None:
     """Write a file durably; a StorageError says what to do where the disk is full or the folder is read-only."""
+    store_parts(path, [content])
+
+
+def store_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """The same with content that need not be in memory at once."""
     try:
-        write_bytes(path, content, durable=True)
+        write_parts(path, parts, durable=True)
     except (RationalesError, OSError) as error:
         raise StorageError(f"{error}; {ADVICE}") from error
 

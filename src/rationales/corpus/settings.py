@@ -54,28 +54,32 @@ def resolve_methods(
 def check_columns(source: CorpusInput) -> None:
     """Raise a DataError where the first file lacks a column or cannot be read, before anything is explained."""
     file = next(source.files())
-    if file.format == "parquet":
-        header = header_of(Path(file.path))
-        if header is not None and source.columns.text not in header:
-            raise DataError(
-                f"{file.name} has no column {source.columns.text!r}; say --text-column, one of: {', '.join(header)}"
-            )
     if file.path == "-" or file.format in ("text", "image"):
         return
+    header = header_of(Path(file.path)) if file.format == "parquet" else None
     row, _ = next(source.rows(file), (None, 0))
-    if row is None:
-        return
     if getattr(row, "ends_file", False):
         raise DataError(f"{getattr(row, 'location', file.name)}: {getattr(row, 'message', '')}")
-    if file.format in ("csv", "tsv") and row.values and source.columns.text not in row.values:
-        known = ", ".join(row.values)
-        raise DataError(f"{file.name} has no column {source.columns.text!r}; say --text-column, one of: {known}")
+    if header is None and row is not None and file.format in ("csv", "tsv"):
+        header = list(row.values)
+    if not header:
+        return
+    columns = [("--text-column", source.columns.text), ("--id-column", source.columns.id)]
+    columns += [("--where", condition.column) for condition in source.selection.where]
+    for option, column in columns:
+        if column is not None and column not in header:
+            raise DataError(f"{file.name} has no column {column!r}; say {option}, one of: {', '.join(header)}")
 
 
 def check_settings(stored: Mapping[str, Any], current: Mapping[str, Any], folder: Path) -> None:
     """Raise a ChangedRunError where a setting differs from that of the earlier run."""
     if differences := sorted(_differences(stored, current, ""), key=lambda line: line.startswith("the code")):
         raise ChangedRunError(refusal(folder, "; ".join(differences[:3])))
+
+
+def first_difference(stored: Any, current: Any) -> str | None:
+    """One difference between two descriptions, in words; None where they are the same."""
+    return next(_differences(stored, current, ""), None)
 
 
 def _differences(stored: Any, current: Any, name: str) -> Iterator[str]:

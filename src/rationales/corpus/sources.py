@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rationales.corpus.arrow_files import arrow_rows
+from rationales.corpus.arrow_files import arrow_rows, dataset_files
 from rationales.corpus.records import MAX_ID, BadRecord, Record, Selection
 from rationales.corpus.tables import READ_ERRORS, BadRow, Row, csv_rows, is_utf8, json_rows, plain_rows
 from rationales.data.image_folders import SUFFIXES as IMAGE_SUFFIXES
@@ -212,14 +212,15 @@ def _files(path: str, input_format: str | None, folder_formats: dict[str, str]) 
     file_format = input_format or _format(path)
     if file_format is None:
         raise DataError(f"cannot tell what {path} holds by its name; say --format, one of {', '.join(FORMATS)}")
-    yield InputFile(path, Path(path).name if file_format in ("text", "image") else path, file_format,
-                    Path(path).stat().st_size)  # fmt: skip
+    name = Path(path).name if file_format in ("text", "image") else path
+    yield InputFile(path, name, file_format, Path(path).stat().st_size)
 
 
 def _walk(folder: str) -> Iterator[str]:
     """All files below a folder, sorted within each folder; only one folder's names are in memory."""
+    listed = dataset_files(Path(folder))
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or (listed is not None and entry.is_file() and entry.name not in listed):
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path)

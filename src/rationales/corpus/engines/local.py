@@ -11,34 +11,27 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from rationales.corpus.explaining import ExplainRequest, ModelSource, describe_model, explain_shard
+from rationales.corpus.engines.engine import (
+    MAX_CRASHES,
+    READ_AHEAD,
+    WorkerError,
+    WorkerOptions,
+    WorkerTask,
+    description_of,
+)
+from rationales.corpus.explaining import ExplainRequest, explain_shard
 from rationales.corpus.manifest import ShardEntry
+from rationales.corpus.memory import bound_memory
 from rationales.corpus.shards import Shard
-from rationales.errors import RationalesError
 from rationales.models.batch import execution
 from rationales.models.model import Model
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # read when libraries are loaded
-MAX_CRASHES = 3  # of workers in a row, without a shard being finished in between
-READ_AHEAD = 1  # shards that wait for a worker
-
-
-class WorkerError(RationalesError):
-    """Worker processes keep dying."""
-
-
-class Engine(Protocol):
-    """Explains shards; several may be open at once, and they may be finished in any order."""
-
-    def describe(self) -> dict[str, Any]:
-        """What decides the results of the model."""
-
-    def explained(self, shards: Iterator[Shard], provenance: Mapping[str, Any]) -> Iterator[ShardEntry]:
-        """The entry of every shard as soon as it is stored; shards are taken from the iterator as needed."""
 
 
 @dataclass
@@ -47,29 +40,28 @@ class InProcess:
 
     model: Model
     request: ExplainRequest
+    folder: Path
     threads: int
 
     def describe(self) -> dict[str, Any]:
-        """What decides the results of the model."""
-        return describe_model(self.model)
+        """What decides the results beside the request."""
+        return description_of(self.model)
 
     def explained(self, shards: Iterator[Shard], provenance: Mapping[str, Any]) -> Iterator[ShardEntry]:
         """The entry of every shard, in order."""
         for shard in shards:
             with _torch_threads(self.threads):
-                entry = explain_shard(self.model, self.request, shard, provenance)
-            yield entry
+                explained_shard = explain_shard(self.model, self.request, shard, provenance)
+            yield explained_shard.store(self.folder)
 
 
 @dataclass
 class WorkerPool:
-    """Explains shards in several processes; worker i uses device i of `devices`, in turn."""
+    """Explains shards in several processes; worker i uses device i of the options, in turn."""
 
-    source: ModelSource
-    devices: tuple[str | None, ...]
-    request: ExplainRequest
-    workers: int
-    threads: int
+    task: WorkerTask
+    folder: Path
+    options: WorkerOptions
     _pool: ProcessPoolExecutor | None = field(default=None, init=False)
     _crashes: int = field(default=0, init=False)
 
@@ -80,7 +72,7 @@ class WorkerPool:
         self._stop()
 
     def describe(self) -> dict[str, Any]:
-        """What decides the results of the model, from the first worker that has loaded it."""
+        """What decides the results beside the request, from the first worker that has loaded the model."""
         while True:
             try:
                 description: dict[str, Any] = self._start().submit(_describe).result()
@@ -95,7 +87,7 @@ class WorkerPool:
         retries: list[Shard] = []
         exhausted = False
         while True:
-            while not exhausted and not retries and len(open_shards) < self.workers + READ_AHEAD:
+            while not exhausted and not retries and len(open_shards) < self.options.workers + READ_AHEAD:
                 shard = next(shards, None)
                 if shard is None:
                     exhausted = True
@@ -136,11 +128,11 @@ class WorkerPool:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a process that uses a GPU cannot be forked
             counter = context.Value("i", 0)
-            arguments = (self.source, self.devices, counter, self.request, self.threads, self.workers)
-            with _thread_variables(self.threads):
-                self._pool = ProcessPoolExecutor(self.workers, context, _start_worker, arguments)
+            arguments = (self.task, self.folder, self.options, counter)
+            with _thread_variables(self.options.threads):
+                self._pool = ProcessPoolExecutor(self.options.workers, context, _start_worker, arguments)
                 # all workers start now, while the variables are set
-                for _ in range(self.workers):
+                for _ in range(self.options.workers):
                     self._pool.submit(os.getpid)
         return self._pool
 
@@ -168,35 +160,30 @@ class WorkerPool:
 class _Worker:
     """State of this worker process; the model is loaded with the first task, whose caller gets an error of loading."""
 
-    source: ModelSource
-    request: ExplainRequest
+    task: WorkerTask
+    folder: Path
     model: Model | None = None
 
 
-def _start_worker(
-    source: ModelSource,
-    devices: tuple[str | None, ...],
-    counter: Any,
-    request: ExplainRequest,
-    threads: int,
-    workers: int,
-) -> None:
+def _start_worker(task: WorkerTask, folder: Path, options: WorkerOptions, counter: Any) -> None:
     """Prepare this worker process: its device, its threads, and that it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with counter.get_lock():
         number = counter.value
         counter.value += 1
-    torch.set_num_threads(threads)
-    execution.GPU_SHARE /= -(-workers // len(devices))
-    _Worker.source = replace(source, device=devices[number % len(devices)])
-    _Worker.request = request
+    bound_memory()
+    torch.set_num_threads(options.threads)
+    execution.GPU_SHARE /= -(-options.workers // len(options.devices))
+    device = options.devices[number % len(options.devices)]
+    _Worker.task = replace(task, source=replace(task.source, device=device))
+    _Worker.folder = folder
 
 
 def _model() -> Model:
     """The model of this worker, loaded once."""
     if _Worker.model is None:
-        _Worker.model = _Worker.source.load()
+        _Worker.model = _Worker.task.source.load()
     return _Worker.model
 
 
@@ -209,11 +196,11 @@ def _end_with_parent() -> None:
 
 
 def _describe() -> dict[str, Any]:
-    return describe_model(_model())
+    return description_of(_model())
 
 
 def _explain(shard: Shard, provenance: Mapping[str, Any]) -> ShardEntry:
-    return explain_shard(_model(), _Worker.request, shard, provenance)
+    return explain_shard(_model(), _Worker.task.request, shard, provenance).store(_Worker.folder)
 
 
 @contextmanager
