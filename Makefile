@@ -24,7 +24,7 @@ export TMPDIR := $(CACHE)/tmp
 export RUSTUP_HOME := $(CACHE)/rustup  # pip asks rustc for its version, and a rustup that has no home makes one
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage lint format bench wheel experiments picture clean
+.PHONY: help setup demo test coverage lint format bench wheel experiments picture gallery docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,17 @@ picture: demo ## the README's picture, from the page that the demo wrote (needs 
 	  --disable-component-update --hide-scrollbars --force-device-scale-factor=1.5 --window-size=940,900 \
 	  --user-data-dir="$(TMPDIR)/chromium" --screenshot=docs/images/page.png "file://$(CURDIR)/demo/index.html"
 
+gallery: setup ## the results that docs/gallery.md shows, from the embedded model
+	@mkdir -p "$(TMPDIR)"
+	$(SMALL) $(BIN)/python -m rationales.gallery docs
+
+docs: setup ## the documentation as a searchable site, without warnings; writes site/index.html
+	@mkdir -p "$(TMPDIR)"
+	@$(BIN)/python -c 'import sphinx, myst_parser, furo' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --constraint constraints.txt sphinx myst-parser furo
+	$(SMALL) $(BIN)/python docs/site/build.py site
+	@cp site/README.html site/index.html
+
 clean: ## remove everything that make made, .venv included
-	rm -rf $(VENV) demo dist build coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist build coverage site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench zoo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -15,8 +15,9 @@ import rationales
 
 PACKAGE = Path(rationales.__file__).parent
 LAYERS = (  # from top to bottom; a room may import its own layer and those below
-    {"__main__", "app", "cli", "demo"},
-    {"corpus", "experiments"},
+    {"__main__", "app", "cli", "demo", "gallery"},
+    {"integrations"},
+    {"corpus", "experiments", "study"},
     {"report"},
     {"evaluation", "groundtruth"},
     {"pipeline"},

@@ -64,8 +64,11 @@ _RENDERERS = {  # output of a result -> the function that renders it; see ration
     "text": ("rationales.report.terminal.show", "plain"),
     "image-png": ("rationales.report.png.image", "to_png"),
     "sound-png": ("rationales.report.png.sound", "to_png"),
+    "text-figure": ("rationales.report.figures.text_figure", "text_figure"),
+    "text-latex": ("rationales.report.figures.latex", "to_latex"),
     "dry-run-html": ("rationales.report.dry_run", "page"),
     "comparison-html": ("rationales.report.html.comparison", "comparison_page"),
+    "comparison-png": ("rationales.report.png.comparison", "comparison_png"),
     "comparison-text": ("rationales.report.terminal.comparison", "plain_comparison"),
     "stability-html": ("rationales.report.html.stability", "stability_page"),
     "stability-text": ("rationales.report.stability", "markdown"),
@@ -89,7 +92,7 @@ def __dir__() -> list[str]:
 
 
 def _lazy_renderer(module: str, function: str) -> Callable[..., Any]:
-    return lambda *arguments: getattr(importlib.import_module(module), function)(*arguments)
+    return lambda *arguments, **options: getattr(importlib.import_module(module), function)(*arguments, **options)
 
 
 RENDERERS.update({output: _lazy_renderer(*renderer) for output, renderer in _RENDERERS.items()})

@@ -236,6 +236,25 @@ class Rationale:
         written: Path = render("sound-png" if isinstance(self.units, Frames) else "image-png", self, path)
         return written
 
+    def to_svg(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write the rationale of a text as an SVG figure; `options`: width (inches), font_size, font, caption."""
+        return self._to_figure(path, ".svg", options)
+
+    def to_pdf(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write the rationale of a text as a PDF figure; `options` as for `to_svg`."""
+        return self._to_figure(path, ".pdf", options)
+
+    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str | Path:
+        """The rationale of a text as a paragraph of LaTeX; with `path`, write it and return the path."""
+        content: str | Path = render("text-latex", self, path)
+        return content
+
+    def _to_figure(self, path: str | os.PathLike[str], ending: str, options: Mapping[str, Any]) -> Path:
+        if Path(path).suffix.lower() != ending:
+            raise OptionError(f"{path} does not end in {ending}")
+        written: Path = render("text-figure", self, path, **options)
+        return written
+
     def _repr_html_(self) -> str:
         return str(render("html-fragment", self))
 

@@ -11,6 +11,6 @@ from typing import Any
 RENDERERS: dict[str, Callable[..., Any]] = {}  # name of the output -> function of the result and, for files, a path
 
 
-def render(output: str, *arguments: Any) -> Any:
+def render(output: str, *arguments: Any, **options: Any) -> Any:
     """The result of the renderer for `output`."""
-    return RENDERERS[output](*arguments)
+    return RENDERERS[output](*arguments, **options)

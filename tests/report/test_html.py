@@ -36,7 +36,7 @@ TAGS = re.compile(
 ATTRIBUTES = {
     "aria-hidden": "true",
     "aria-label": "Index|Threshold|Notes|Information|Filter by label, name or words|Previous span|Next span|"
-    "(Text|Pair); arrow keys walk through it",
+    "Probabilities of the classes|(Text|Pair); arrow keys walk through it",
     "charset": "utf-8",
     "class": "[a-z0-9 ]+",
     "colspan": "2",

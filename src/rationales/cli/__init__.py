@@ -1,6 +1,8 @@
 """The command `rationales`: one file for each group of commands, all of them entered in `app`."""
 
 from rationales.cli.app import app, main
+from rationales.cli.audit.check import check as _check
+from rationales.cli.audit.study import study_app as _study_app
 from rationales.cli.compare import compare as _compare
 from rationales.cli.corpus import report as _report
 from rationales.cli.corpus import run as _run
@@ -19,6 +21,8 @@ from rationales.cli.train_masker import train_masker as _train_masker
 __all__ = ["app", "main", "prepare_libraries"]
 
 _COMMANDS = (_explain, _compare, _run, _show, _report, _evaluate, _stability, _reproduce, _dry_run, _train_masker)
+_AUDITS = (_check,)
 _LISTS = (_models, _methods, _metrics)
-for _command in (*_COMMANDS, *_LISTS):
+for _command in (*_COMMANDS, *_AUDITS, *_LISTS):
     app.command()(_command)
+app.add_typer(_study_app)

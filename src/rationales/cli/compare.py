@@ -58,6 +58,7 @@ def compare(
         Option("--mark", help="A passage that people marked, as it stands in the text; gets a column. Repeatable."),
     ] = None,
     html: Annotated[Path | None, Option(help="Write one page with a column for each method.")] = None,
+    png: Annotated[Path | None, Option(help="Write the heat maps and cut-outs of an image as one PNG.")] = None,
     as_json: shared.Json = False,
     device: shared.Device = None,
     trust_remote_code: shared.Trust = False,
@@ -76,7 +77,9 @@ def compare(
 
       rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
     """
-    check_outputs(file or image, html)
+    check_outputs(file or image, html, png)
+    if png is not None and image is None:
+        raise OptionError("--png is for images; texts are compared by --html")
     check_rule(threshold, share, top)
     rows = method_rows(methods or ["marc,grad-cam" if image else "marc,occlusion"])
     if len(rows) < 2:
@@ -116,17 +119,19 @@ def compare(
             threshold=threshold,
             share=share,
             top=top,
-            curve=html is not None,
+            curve=html is not None or kind == "text",
             names=next((path.name for path in (file, image) if path is not None), None),
             progress=report,
         )
     if html is not None:
         comparison.to_html(html)
+    if png is not None:
+        comparison.to_png(png)
     if as_json:
         typer.echo(json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False))
         return
     from rationales.report.terminal.comparison import show_comparison
 
     show_comparison(comparison.rationales, comparison.titles)
-    if html is not None:
-        typer.echo(f"wrote {html}", err=True)
+    for path in filter(None, (html, png)):
+        typer.echo(f"wrote {path}", err=True)

@@ -95,6 +95,10 @@ def explain(
         Path | None, Option(help="Write a page to share, with a threshold slider; of many inputs, with an index.")
     ] = None,
     png: Annotated[Path | None, Option(help="Write an image's rationale side by side as PNG.")] = None,
+    figure: Annotated[
+        list[Path] | None,
+        Option(help="Write a text's rationale for a paper: a file that ends in .svg, .pdf or .tex; may be repeated."),
+    ] = None,
     save: Annotated[Path | None, Option(help="Write the result as JSON, for Rationale.load.")] = None,
     as_json: Annotated[
         bool, Option("--json", help="Print one JSON object, of many inputs one a line, and nothing else.")
@@ -133,12 +137,18 @@ def explain(
       rationales explain --audio voice.wav --model silero-vad
     """
     files, images, sounds = file or [], image or [], audio or []
-    check_outputs([*files, *images, *sounds], html, png, save)
+    figures = figure or []
+    check_outputs([*files, *images, *sounds], html, png, save, *figures)
     check_rule(threshold, share, top)
     chosen = options(settings or [])
     sources = gather(text or [], files, images, sounds, pair, text_column, limit)
-    if sources.several and (save is not None or png is not None):
-        raise OptionError("--save and --png are for one input; of several, --json prints one object a line")
+    if sources.several and (save is not None or png is not None or figures):
+        raise OptionError("--save, --png and --figure are for one input; of several, --json prints one object a line")
+    for path in figures:
+        if path.suffix.lower() not in (".svg", ".pdf", ".tex"):
+            raise OptionError(f"--figure writes .svg, .pdf or .tex, not {path.name}")
+    if figures and sources.kind != "text":
+        raise OptionError("--figure is for texts; an image or a sound is drawn by --png")
     if png is not None and sources.kind == "text":
         raise OptionError("--png is for images and sounds; a text is shown by --html")
     if candidates is not None and (sources.several or sources.kind != "text" or as_json):
@@ -191,6 +201,9 @@ def explain(
         rationales.page(rationale_list, html, ending="" if proposals is None else _candidates_html(proposals))
     if png is not None:
         rationale_list[0].to_png(png)
+    for path in figures:
+        write = {".svg": "to_svg", ".pdf": "to_pdf", ".tex": "to_latex"}[path.suffix.lower()]
+        getattr(rationale_list[0], write)(path)
     if as_json:
         _print_json(rationale_list)
         return
@@ -200,7 +213,7 @@ def explain(
 
         typer.echo()
         show_candidates(proposals)
-    for path in filter(None, (save, html, png)):
+    for path in filter(None, (save, html, png, *figures)):
         typer.echo(f"wrote {path}", err=True)
 
 

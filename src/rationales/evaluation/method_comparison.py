@@ -49,6 +49,11 @@ class MethodComparison:
         page = str(render("comparison-html", self.rationales, self.titles))
         return page if path is None else write_text(path, page)
 
+    def to_png(self, path: str | os.PathLike[str]) -> Path:
+        """Write the heat maps and cut-outs of an image by all methods as one PNG."""
+        written: Path = render("comparison-png", self.rationales, self.titles, path)
+        return written
+
     def __str__(self) -> str:
         return str(render("comparison-text", self.rationales, self.titles))
 

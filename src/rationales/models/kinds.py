@@ -107,6 +107,15 @@ def _loader(module: str, function: str, *options: str) -> Callable[[LoadRequest]
     return load
 
 
+def _load_text(request: LoadRequest) -> Any:
+    """A classifier with its tokenizer, or else a function from texts to probabilities."""
+    from rationales.models.function.sources import is_text_function
+
+    if is_text_function(request.source, request.preprocessor):
+        return _loader("rationales.models.function.model", "load_function", "unit", "labels")(request)
+    return _loader("rationales.models.text.loading", "load_text", "unit", "segment", "overlap")(request)
+
+
 _AUDIO = Kind(
     name="audio",
     noun="sound",
@@ -140,7 +149,7 @@ KINDS = (
         suggested_baselines="mask, unk, zero, mean",
         default_model=EMBEDDED,
         recognise=lambda _request: True,
-        load=_loader("rationales.models.text.loading", "load_text", "unit", "segment", "overlap"),
+        load=_load_text,
     ),
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}

@@ -10,18 +10,19 @@ import torch
 from torch import nn
 
 from rationales.errors import OptionError
+from rationales.models.function.sources import is_text_function, unwrapped
 from rationales.models.kinds import LoadRequest, recognised_kind
 from rationales.models.model import Model
 
 if TYPE_CHECKING:
     from rationales.models.audio.model import AudioModel
+    from rationales.models.function.model import FunctionModel
     from rationales.models.image.model import ImageModel
-    from rationales.models.text.loading import Source
     from rationales.models.text.model import TextModel
 
 
 def load(
-    source: Source | Sequence[Source] | None = None,
+    source: Any = None,
     tokenizer: Any = None,
     *,
     device: str | torch.device | None = None,
@@ -34,13 +35,20 @@ def load(
     frame: float | None = None,
     fit: str | None = None,
     trust_remote_code: bool = False,
-) -> TextModel | ImageModel | AudioModel:
+) -> TextModel | ImageModel | AudioModel | FunctionModel:
     """Make a classifier explainable.
 
     `source`: nothing (the embedded sentiment model), a name of `rationales models`, a Hugging Face id or a folder (its
     configuration tells whether it classifies texts, images or sounds), a module (then also give its tokenizer, image
-    processor or feature extractor, or a callable that turns a PIL image into a tensor), or a list of text models that
-    share one tokenizer and are explained together.
+    processor or feature extractor, or a callable that turns a PIL image into a tensor), a list of text models that
+    share one tokenizer and are explained together, a `transformers.pipeline` for text, image or audio classification,
+    or a function of texts.
+
+    A function of texts is a callable from a list of texts to probabilities, (texts, classes) or (texts,), or anything
+    with `predict_proba`, such as a scikit-learn pipeline; a classifier of vectors is given with what makes the vectors,
+    `load(classifier, encoder)`, for instance a sentence-transformers model. It has no gradients, so methods that need
+    none explain it (loo-empty, occlusion, lime, kernel-shap, shapley-sampling); `baseline` is "delete" or a word, and
+    `labels` names the classes where the function does not.
 
     Texts: `unit` is what is kept or replaced: word, token or sentence; `baseline` what a replaced unit becomes: pad,
     mask, unk, zero, mean, a word of the vocabulary, or a vector, by default the first of these that the tokenizer has;
@@ -55,9 +63,10 @@ def load(
     (frames, bins), (S, frames, bins); `frame` the seconds of a waveform that are kept or replaced as one;
     `baseline` is one or several of silence, noise and blur-N; `segment` is the seconds per segment.
     """
+    network, preprocessor = unwrapped(source, tokenizer)
     request = LoadRequest(
-        source=source,
-        preprocessor=tokenizer,
+        source=network,
+        preprocessor=preprocessor,
         device=device,
         unit=unit,
         baseline=baseline,
@@ -69,7 +78,7 @@ def load(
         fit=fit,
         trust_remote_code=trust_remote_code,
     )
-    model: TextModel | ImageModel | AudioModel = recognised_kind(request).load(request)
+    model: TextModel | ImageModel | AudioModel | FunctionModel = recognised_kind(request).load(request)
     return model
 
 
@@ -82,6 +91,8 @@ def as_model(source: Any) -> Model:
         return load(source)
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], nn.Module):
         return load(*source)
+    if is_text_function(source):
+        return load(source)
     if isinstance(source, nn.Module):
         name = type(source).__name__
         raise OptionError(

@@ -115,8 +115,7 @@ def run_method(
     batch: Batch, method: Method, target: Tensor, progress: Callable[[float], None] | None = None
 ) -> Attribution:
     """The method's scores (S, n) for `target` (inputs,), detached; a model without gradients is reported first."""
-    if "gradients" in method.needs:
-        batch.check_gradients()
+    batch.check_access(method.name, method.needs)
     attribution = method.scores(batch, target, progress)
     spans = None if attribution.span_scores is None else attribution.span_scores.detach()
     return replace(attribution, scores=attribution.scores.detach(), span_scores=spans)

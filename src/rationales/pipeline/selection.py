@@ -42,6 +42,8 @@ def selection_notes(selection: SelectionSummary) -> list[Note]:
     if empty > INFORMATIVE:
         message = f"the baseline {selection.baseline} alone already gives {selection.target} {empty:.2f}"
         baselines = kind_named(selection.kind).suggested_baselines
+        if selection.baseline == "delete":  # of a function of texts, which has no tokens
+            baselines = "a neutral word, such as '…', in place of deleting"
         message += f", so it is not uninformative; try another baseline ({baselines})"
         notes.append(Note("informative-baseline", message))
     if selection.selected == 0:

@@ -6,12 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
+import numpy as np
+
 from rationales.evaluation.stability.agreement import selection_iou
 from rationales.evaluation.tables.statistics import rank_correlation
 from rationales.rationale import Rationale
 from rationales.report.wording import input_noun, percent, selection_size, unit_name
 
-HEADINGS = ("", "selected", "alone", "without", "rank corr.", "overlap", "seconds")
+HEADINGS = (
+    *("", "selected", "alone", "without", "sufficiency ↓", "comprehensiveness ↑"),
+    *("rank corr.", "overlap", "seconds"),
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,8 @@ class MethodSummary:
     selected: str  # how much of the input
     alone: str  # the target's probability, given the rationale alone
     without: str  # and given everything but the rationale
+    sufficiency: str  # mean loss of the target's probability over selections of all sizes alone; empty without a curve
+    comprehensiveness: str  # mean loss over all sizes when the selection is removed
     rank_correlation: str  # with the first method's scores
     overlap: str  # units that both methods select over units that either selects
     seconds: str
@@ -40,6 +47,7 @@ def summarize(rationales: Sequence[Rationale], titles: Sequence[str]) -> list[Me
             selection_size(rationale),
             _target_probability(rationale, "rationale"),
             _target_probability(rationale, "complement"),
+            *_areas_in_words(rationale),
             "" if rationale is first else _number(rank_correlation(first.scores, rationale.scores)),
             "" if rationale is first else _number(selection_iou(first.selected(), rationale.selected())),
             f"{rationale.seconds:.2f}",
@@ -48,12 +56,44 @@ def summarize(rationales: Sequence[Rationale], titles: Sequence[str]) -> list[Me
     ]
 
 
+def comparison_table(rationales: Sequence[Rationale], titles: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Headings and a row for each method, without the columns that are empty for all of them."""
+    rows = [summary.cells() for summary in summarize(rationales, titles)]
+    filled = [number for number in range(len(HEADINGS)) if number == 0 or any(row[number] for row in rows)]
+    return [HEADINGS[number] for number in filled], [[row[number] for number in filled] for row in rows]
+
+
+def curve_areas(rationale: Rationale) -> tuple[float, float] | None:
+    """Sufficiency and comprehensiveness over selections of all sizes, from none to all units; None without a curve.
+
+    The mean over sizes of p(full) - p(selection alone) and of p(full) - p(everything else), for the target: areas
+    between the curves, by trapezoids over the share of the units.
+    """
+    curve = rationale.curve
+    full = rationale.probabilities.get("full", {}).get(rationale.target)
+    if curve is None or full is None or len(curve.shares) < 2 or curve.shares[-1] <= curve.shares[0]:
+        return None
+    width = curve.shares[-1] - curve.shares[0]
+    sufficiency, comprehensiveness = (
+        float(np.trapezoid(full - np.asarray(by_label[rationale.target]), curve.shares)) / width
+        for by_label in (curve.rationale, curve.complement)
+    )
+    return sufficiency, comprehensiveness
+
+
 def legend(first: Rationale, title: str) -> str:
     """How to read the summaries."""
+    areas = "Sufficiency and comprehensiveness: what the probability loses, mean over selections of all sizes. "
     return (
         f"Alone: the probability of {first.target} given only the selected {unit_name(first)}s; without: given the "
-        f"{input_noun(first)} without them. Rank correlation and overlap are with {title}."
+        f"{input_noun(first)} without them. {areas if first.curve is not None else ''}"
+        f"Rank correlation and overlap are with {title}."
     )
+
+
+def _areas_in_words(rationale: Rationale) -> tuple[str, str]:
+    areas = curve_areas(rationale)
+    return ("", "") if areas is None else (_number(areas[0]), _number(areas[1]))
 
 
 def _target_probability(rationale: Rationale, key: str) -> str:

@@ -16,6 +16,7 @@ from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows
 from rationales.evaluation.protocols import DELETE, FILL, IN_TURN, TOKENS, Protocol
 from rationales.models.batch import Batch
+from rationales.models.function.model import FunctionModel
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 from rationales.models.text import baselines
@@ -94,8 +95,9 @@ def variant_probabilities(
 ) -> Tensor:
     """(K, B, views, classes): probabilities of every variant of every input, averaged over segments, not over views."""
     removal, bare = protocol.removal, protocol.special == "remove"
-    deleted = removal == DELETE and not protocol.retokenise
-    if not isinstance(model, TextModel) and removal in (DELETE, FILL):
+    is_function = isinstance(model, FunctionModel)  # deletes words from the text itself, so that nothing is retokenised
+    deleted = removal == DELETE and (is_function or not protocol.retokenise)
+    if not isinstance(model, TextModel) and removal in (DELETE, FILL) and not (is_function and deleted):
         raise OptionError(f"only the words of texts can be removed by {removal!r}, and {model.name} reads no texts")
     if not isinstance(model, TextModel) or deleted or removal not in (DELETE, FILL):
         removal_model = with_removal_baseline(model, removal)

@@ -14,7 +14,6 @@ from rationales.methods.method import Attribution, Method, Progress
 from rationales.methods.support.odds import ODDS_OUTPUTS, on_scale
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import Keeps
-from rationales.models.text.batch import TextBatch
 from rationales.options import option
 
 
@@ -27,7 +26,7 @@ class LeaveOneOut(Method):
     output: str = option("log2-odds", "scale on which the difference is taken, for the target", *ODDS_OUTPUTS)
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        if not isinstance(batch, TextBatch):
+        if not batch.deletes_units:
             raise OptionError(f"{self.name} takes words out of texts and is for text models only; use occlusion")
         counts, units = batch.rows.real.sum(1), torch.arange(batch.size[1], device=batch.device)
 
@@ -44,6 +43,6 @@ class LeaveOneOut(Method):
 
     @abstractmethod
     def probabilities(
-        self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
+        self, batch: Batch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
     ) -> Tensor:
         """(K, S): the target's probability under every keep."""

@@ -13,7 +13,6 @@ from rationales.methods.support.linear_model import Kept, check_fit, fit_random_
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_when_deleted
 from rationales.models.classes import OUTPUTS
-from rationales.models.text.batch import TextBatch
 from rationales.options import option
 
 
@@ -38,7 +37,7 @@ class LimeText(Method):
         check_fit(self.name, self.samples, self.kernel, self.ridge)
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        if not isinstance(batch, TextBatch):
+        if not batch.deletes_units:
             raise OptionError("lime-text deletes words of texts and is for text models only; use lime")
 
         def outputs(kept: Kept) -> Tensor:

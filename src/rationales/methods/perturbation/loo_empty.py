@@ -9,8 +9,8 @@ from torch import Tensor
 
 from rationales.methods.method import Progress
 from rationales.methods.perturbation.leave_one_out import LeaveOneOut
+from rationales.models.batch import Batch
 from rationales.models.batch.queries import Keeps, outputs_when_deleted
-from rationales.models.text.batch import TextBatch
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,6 @@ class LooEmpty(LeaveOneOut):
     removes_by: ClassVar[str] = "delete"
 
     def probabilities(
-        self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
+        self, batch: Batch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
     ) -> Tensor:
         return outputs_when_deleted(batch, target, keeps, variants, progress=progress)

@@ -10,8 +10,8 @@ from torch import Tensor
 from rationales.errors import OptionError
 from rationales.methods.method import Progress
 from rationales.methods.perturbation.leave_one_out import LeaveOneOut
+from rationales.models.batch import Batch
 from rationales.models.batch.queries import Keeps, outputs_under_keeps
-from rationales.models.text.batch import TextBatch
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class LooPad(LeaveOneOut):
     baseline: ClassVar[str] = "pad"
 
     def probabilities(
-        self, batch: TextBatch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
+        self, batch: Batch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
     ) -> Tensor:
         try:
             replaced = batch.with_baseline(self.baseline)

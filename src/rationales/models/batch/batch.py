@@ -94,10 +94,15 @@ class Batch(ABC):
         """
         raise OptionError("only the words of texts can be deleted; replace units by the baseline instead (`logits`)")
 
+    def with_baseline(self, name: str) -> Batch:
+        """The same rows with another named baseline; only for texts."""
+        raise OptionError(f"only words of texts are replaced by {name}; load the model with another baseline")
+
     # -- implemented by kinds of models with gradients at their input ---------------------------------------------
 
     sufficient_cost: ClassVar[dict[str, int]] = {}  # by device: pieces of this cost take no much shorter rows
     views_are_networks: ClassVar[bool] = True  # views are networks, not baselines: a piece has rows of one view
+    deletes_units: ClassVar[bool] = False  # whether `logits_deleted` works
     input_axes: ClassVar[int] = 0  # axes of the input of one row, *read below; 0: none that has gradients
 
     @property
@@ -205,6 +210,11 @@ class Batch(ABC):
         flat = values.flatten(0, len(lead) - 1)
         variants = lead[0] if len(lead) == 2 else 1
         return self.fit(lambda: self._pieces(flat, variants, lead[-1], self.forward_from)).reshape(*lead, self.classes)
+
+    def check_access(self, method: str, needs: Sequence[str]) -> None:
+        """Raise a ModelError if the model does not give what a method of this name needs (`Method.needs`)."""
+        if "gradients" in needs:
+            self.check_gradients()
 
     def check_gradients(self) -> None:
         """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep.

@@ -83,6 +83,7 @@ class TextBatch(Batch):
     unit: str = "word"  # what a unit is: word, token or sentence
     sources: TextSources | None = None  # the texts; None: words can be kept or replaced, but not deleted or rewritten
 
+    deletes_units: ClassVar[bool] = True
     input_axes: ClassVar[int] = 2
     sufficient_cost: ClassVar[dict[str, int]] = {"cuda": 2**15, "cpu": 2**10}
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rationales.errors import InputError, ModelError, OptionError
+from rationales.errors import ModelError, OptionError
 from rationales.models.batch import Piece, Rows
 from rationales.models.batch.execution import (
     attribute_set,
@@ -30,7 +30,7 @@ from rationales.models.model import InputDescription
 from rationales.models.text import baselines
 from rationales.models.text.batch import TextBatch, TextClassifier
 from rationales.models.text.text_sources import TextSources
-from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
+from rationales.models.text.tokens import EncodedText, TextInput, encode, read_text_input, tokenize
 from rationales.models.text.units import UnitKind
 
 AGREEMENT_TEXTS = ("one", "A few more words, of which a batch has to fill up the first text.")  # for half precision
@@ -67,22 +67,7 @@ class TextModel(ModelDisplay):
 
     def read(self, raw_input: Any, name: str | None) -> TextInput:
         """A checked input made from a text or a tuple of two texts."""
-        if isinstance(raw_input, str):
-            source = TextInput(raw_input, None, name)
-        elif isinstance(raw_input, tuple) and len(raw_input) == 2 and all(isinstance(text, str) for text in raw_input):
-            source = TextInput(raw_input[0], raw_input[1], name)
-        else:
-            raise InputError(
-                f"an input is a text or a tuple of two texts, or a list of these, not {type(raw_input).__name__}"
-            )
-        if source.pair is not None and not source.pair.strip():
-            raise InputError(f"the second text of {name or 'the pair'} is empty; a model of pairs needs both")
-        for text in (source.text, source.pair or ""):
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate)") from None
-        return source
+        return read_text_input(raw_input, name)
 
     def title(self, source: TextInput) -> str:
         """The name of a text in messages."""

@@ -34,6 +34,26 @@ class TextInput:
         return self.name or repr(self.text if len(self.text) <= 40 else self.text[:37] + "...")
 
 
+def read_text_input(raw_input: Any, name: str | None) -> TextInput:
+    """A checked input made from a text or a tuple of two texts."""
+    if isinstance(raw_input, str):
+        source = TextInput(raw_input, None, name)
+    elif isinstance(raw_input, tuple) and len(raw_input) == 2 and all(isinstance(text, str) for text in raw_input):
+        source = TextInput(raw_input[0], raw_input[1], name)
+    else:
+        raise InputError(
+            f"an input is a text or a tuple of two texts, or a list of these, not {type(raw_input).__name__}"
+        )
+    if source.pair is not None and not source.pair.strip():
+        raise InputError(f"the second text of {name or 'the pair'} is empty; a model of pairs needs both")
+    for text in (source.text, source.pair or ""):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{name or 'the text'} holds half a character (a lone surrogate)") from None
+    return source
+
+
 @dataclass(frozen=True)
 class TokenRow:
     """One segment: its token ids and the unit of each token."""

@@ -17,14 +17,18 @@ def asset(name: str) -> str:
     return files("rationales.report.html").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def head(title: str, style: str, script: str = "") -> str:
-    """From the doctype to the end of the head; `script`: the script of the body, which the policy has to allow."""
+def head(title: str, style: str, script: str = "", *, connects: bool = False) -> str:
+    """From the doctype to the end of the head; `script`: the script of the body, which the policy has to allow.
+
+    `connects`: whether the script may send something to the server that the page came from.
+    """
     policy = "; ".join(
         (
             "default-src 'none'",
             f"style-src '{_hash(style)}'",
             *((f"script-src '{_hash(script)}'",) if script else ()),
             "img-src data:",
+            *(("connect-src 'self'",) if connects else ()),
             "base-uri 'none'",
             "form-action 'none'",
         )

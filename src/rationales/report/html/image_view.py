@@ -49,7 +49,7 @@ def controls(rationale: Rationale, scale: Scale, number: int, legend: str) -> st
     """The sliders; the script reads its numbers and the scores from the JSON beside them."""
     start = rule_threshold(rationale, scale)
     percents, rule = round(100 * canvas.OPACITY), escape(rule_text(rationale))
-    return f"""<section class="controls" aria-label="Opacity and threshold">
+    return f"""<div class="controls" role="group" aria-label="Opacity and threshold">
 <div class="row">
 <label for="o{number}">Heat map</label>
 <input type="range" class="opacity" id="o{number}" min="0" max="100" value="{percents}">
@@ -66,7 +66,7 @@ Reset</button></span>
 <p class="caption"><output for="t{number}">{escape(selection_size(rationale))}</output></p>
 {legend}
 <script type="application/json">{embedded_json(script_data(rationale, scale))}</script>
-</section>"""
+</div>"""
 
 
 def script_data(rationale: Rationale, scale: Scale) -> dict[str, object]:

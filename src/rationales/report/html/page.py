@@ -188,7 +188,7 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
     if isinstance(rationale.units, Frames):
         data |= {"seconds": rationale.units.seconds, "duration": rationale.units.duration}
     rule = escape(rule_text(rationale))
-    return f"""<section class="controls" aria-label="Threshold">
+    return f"""<div class="controls" role="group" aria-label="Threshold">
 {profile(rationale, scale, start)}
 <div class="row">
 <label for="t{number}">Threshold</label>
@@ -201,7 +201,7 @@ def _controls(rationale: Rationale, scale: Scale, number: int) -> str:
 </div>
 {_legend(rationale, scale)}
 <script type="application/json">{embedded_json(data)}</script>
-</section>"""
+</div>"""
 
 
 def _caption(rationale: Rationale, legend: str) -> str:

@@ -12,20 +12,23 @@ from rationales.report.wording import listed_labels, percent, predicted_label, p
 STALE = "These probabilities belong to the method’s selection, not to the one that the slider shows."
 
 
+def prediction(rationale: Rationale) -> str:
+    """What the model predicts and what is explained, without a full stop; labels keep their writing direction."""
+    target, best = f"<em>{display_text(rationale.target)}</em>", predicted_label(rationale)
+    full = rationale.probabilities.get("full", {})
+    if best is None or rationale.target not in full:
+        return f"Explained is {target}"
+    number = _strong(full[rationale.target])
+    if best == rationale.target:
+        return f"The model predicts {target} ({number})"
+    highest = _strong(full[best])
+    return f"The model predicts <em>{display_text(best)}</em> ({highest}); explained here is {target} ({number})"
+
+
 def sentence(rationale: Rationale) -> str:
     """The result as a sentence; the script updates its numbers when another selection is shown."""
-    target = f"<em>{display_text(rationale.target)}</em>"
+    target, words = f"<em>{display_text(rationale.target)}</em>", f"{prediction(rationale)}."
     by_key = {key: by[rationale.target] for key, by in rationale.probabilities.items() if rationale.target in by}
-    words = f"Explained is {target}."
-    best = predicted_label(rationale)
-    if best is not None and "full" in by_key:
-        number = _strong(by_key["full"])
-        words = f"The model predicts {target} ({number})."
-        if best != rationale.target:
-            highest = _strong(rationale.probabilities["full"][best])
-            words = (
-                f"The model predicts <em>{display_text(best)}</em> ({highest}); explained here is {target} ({number})."
-            )
     if "rationale" not in by_key:
         return words
     unit, selected = escape(unit_name(rationale)), bool(rationale.selected().any())
@@ -92,7 +95,8 @@ def class_table(rationale: Rationale, *, live: bool) -> str:
         else ""
     )
     return (
-        f'<div class="wide"><table class="probabilities classes"><thead><tr><th scope="col">{title}</th>{head}</tr>'
+        '<div class="wide" tabindex="0" role="group" aria-label="Probabilities of the classes">'
+        f'<table class="probabilities classes"><thead><tr><th scope="col">{title}</th>{head}</tr>'
         f"</thead><tbody>{body}</tbody></table></div>{button}"
     )
 

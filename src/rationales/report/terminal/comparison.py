@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rationales.rationale import Rationale
-from rationales.report.comparison import HEADINGS, MethodSummary, legend, summarize
+from rationales.report.comparison import comparison_table, legend
 from rationales.report.terminal.overview import PIPE_WIDTH
 from rationales.report.terminal.show import body, safe
 from rationales.report.wording import prediction_sentence
@@ -43,7 +43,7 @@ def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], cons
     console.print()
     # a pipe has no width
     wide = console if console.is_terminal else Console(file=console.file, width=PIPE_WIDTH, color_system=None)
-    wide.print(_table(summarize(rationales, titles)))
+    wide.print(_table(*comparison_table(rationales, titles)))
     console.print()
     console.print(Text(legend(first, titles[0]), style="dim"), soft_wrap=not console.is_terminal)
     for note in _notes(rationales, titles):
@@ -57,12 +57,12 @@ def plain_comparison(rationales: Sequence[Rationale], titles: Sequence[str]) -> 
     return output.getvalue().rstrip()
 
 
-def _table(summaries: Sequence[MethodSummary]) -> RenderableType:
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for number, heading in enumerate(HEADINGS):
+    for number, heading in enumerate(headings):
         table.add_column(heading, justify="left" if number < 2 else "right")
-    for summary in summaries:
-        table.add_row(*(Text(safe(cell)) for cell in summary.cells()))
+    for row in rows:
+        table.add_row(*(Text(safe(cell)) for cell in row))
     return table
 
 

@@ -1,0 +1,1 @@
+"""Commands that check explanations: against a record (`check`), and with people (`study`)."""

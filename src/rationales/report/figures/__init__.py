@@ -1,0 +1,1 @@
+"""Figures for papers: the rationale of a text as SVG, PDF or LaTeX."""
