@@ -22,8 +22,8 @@ BESIDE = {"README.md": "front-page.md", "CONTRIBUTING.md": "contributing.md", "C
 CHAPTERS = {  # every page is in one of them, or the build fails
     "First": ("start", "own-model", "choose-method", "gallery", "front-page"),
     "Manual": (
-        *("command-line", "methods", "marc", "instant", "images", "audio", "corpus"),
-        *("output", "integrations"),
+        *("command-line", "methods", "marc", "instant", "aml", "input-marginalization", "inside-transformers"),
+        *("images", "audio", "corpus", "output", "integrations"),
     ),
     "Judge explanations": (
         *("evaluate", "metrics", "data", "stability", "ground-truth", "human-studies", "movie-reviews", "speed"),
