@@ -104,7 +104,7 @@ def main(out: Path) -> int:
 
 
 def accessible(page: str) -> str:
-    """The HTML with what Sphinx leaves out: levels of the captions that it calls headings, and scrolling by keyboard."""
+    """The HTML with what Sphinx leaves out: levels of captions that it calls headings, and scrolling by keyboard."""
     page = page.replace('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">')
     page = page.replace('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">')
     return re.sub(r'<div class="table-wrapper([^"]*)">', r'<div class="table-wrapper\1" tabindex="0">', page)
