@@ -24,6 +24,7 @@ MAX_SIDE = 512  # pixels of a panel's longer side
 MIN_SIDE = 256  # a smaller image is enlarged by an integer factor to about this longer side
 OPACITY = 0.8  # default opacity of the heat map
 DIM = 0.4  # share of its brightness that the image loses under a heat map of full opacity
+MAX_OUTLINE = 0.1  # largest share of the pixels that an outline may cover
 PALE, FADE = 236, 0.82  # the grey blended over unselected pixels of the cut-out, and its opacity
 MISSING_GREY = 150  # stands for an image that was not saved
 
@@ -45,7 +46,10 @@ class Canvas:
     scale: Scale
 
     def heat(self, opacity: float = OPACITY, outline: bool = False) -> np.ndarray:
-        """(h, w, 3): the scores as colours over the greyed image, with `outline` around the selection."""
+        """(h, w, 3): the scores as colours over the greyed image.
+
+        `outline`: with a line around the selection, unless it is so scattered that lines would hide the scores.
+        """
         base = self.original.astype(np.float32)
         base += opacity * ((base @ _LUMINANCE.astype(np.float32))[..., None] - base)
         base *= 1 - DIM * opacity
@@ -54,8 +58,9 @@ class Canvas:
         blended = base * (1 - alpha) + colours[..., :3] * alpha
         if outline:
             inside, outside = edges(self.selected)
-            blended[outside] *= 0.4
-            blended[inside] = 255
+            if inside.mean() <= MAX_OUTLINE:
+                blended[outside] *= 0.4
+                blended[inside] = 255
         return _bytes(blended)
 
     def cutout(self) -> np.ndarray:
