@@ -111,7 +111,9 @@ class TestRuns:
         measured = []
         measure = training_run.measure_method
         monkeypatch.setattr(
-            training_run, "measure_method", lambda inputs, spec: measured.append(spec.key) or measure(inputs, spec)
+            training_run,
+            "measure_method",
+            lambda inputs, spec, *rest: measured.append(spec.key) or measure(inputs, spec, *rest),
         )
         rows = [*QUICK, "input-x-gradient"]
         extended = EXPERIMENTS["gt-fig5"].run(request(folder, rows=rows, runs=1, out=tmp_path))
