@@ -128,7 +128,7 @@ class TestHubId:
 
     def test_a_causal_language_model_is_told_to_need_labels_and_a_template(self, hub):
         hub("zoo/decoder", transformers.GPT2Config(architectures=["GPT2LMHeadModel"]))
-        with pytest.raises(OptionError, match="zoo/decoder is a language model.* labels and template are missing"):
+        with pytest.raises(OptionError, match=r"zoo/decoder is a language model.* labels and template are missing"):
             rationales.load("zoo/decoder")
 
     def test_an_unknown_id_is_told(self, hub):

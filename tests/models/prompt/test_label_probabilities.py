@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from language_models import LANGUAGE_MODELS, tiny_language_model
+from reference.prompt import label_scores, token_ids
 
 import rationales
-from reference.prompt import label_scores, token_ids
 
 TEXTS = [
     "Dull.",
