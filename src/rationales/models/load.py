@@ -34,9 +34,15 @@ def load(
     sample_rate: int | None = None,
     frame: float | None = None,
     fit: str | None = None,
+    template: Any = None,
+    chat: bool = False,
+    continuations: Sequence[str] | None = None,
+    explain_prompt: bool = False,
+    length_normalised: bool = False,
+    calibrated: bool = False,
     trust_remote_code: bool = False,
 ) -> TextModel | ImageModel | AudioModel | FunctionModel:
-    """Make a classifier explainable.
+    """Make a classifier explainable, or a language model that classifies by a prompt.
 
     `source`: nothing (the embedded sentiment model), a name of `rationales models`, a Hugging Face id or a folder (its
     configuration tells whether it classifies texts, images or sounds), a module (then also give its tokenizer, image
@@ -53,6 +59,15 @@ def load(
     Texts: `unit` is what is kept or replaced: word, token or sentence; `baseline` what a replaced unit becomes: pad,
     mask, unk, zero, mean, a word of the vocabulary, or a vector, by default the first of these that the tokenizer has;
     `segment` is the tokens per segment, by default all that the model takes, and `overlap` the tokens segments share.
+
+    Language models: a causal language model (a module, an id, a folder, a peft adapter's folder, a GGUF file, or
+    "smollm2") classifies by `template`, a text with `{text}` where the input goes, a file that holds one, or a
+    `PromptTemplate`, and `labels`, the words that it chooses from behind the prompt; their likelihoods, normalised, are
+    the probabilities. `chat`: the template is the user's turn of a chat. `length_normalised`: likelihoods per token.
+    `calibrated`: relative to those of an empty text. `explain_prompt`: units are the words of the whole prompt.
+    `continuations`, in place of labels and template: inputs are prompts, and explained is why one of these words
+    follows and not another. `baseline` is by default the embedding that tells the model least; `device="auto"` spreads
+    a model over all devices.
 
     Images: `baseline` is one or several of black, white, mean, noise, blur-N and images of yours (a path, a PIL image,
     an array), by default those that tell the model least; `fit` is how an image that is not square is fitted into the
@@ -77,6 +92,12 @@ def load(
         frame=frame,
         fit=fit,
         trust_remote_code=trust_remote_code,
+        template=template,
+        chat=chat,
+        continuations=continuations,
+        explain_prompt=explain_prompt,
+        length_normalised=length_normalised,
+        calibrated=calibrated,
     )
     model: TextModel | ImageModel | AudioModel | FunctionModel = recognised_kind(request).load(request)
     return model
