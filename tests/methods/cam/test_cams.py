@@ -8,13 +8,14 @@ import torch
 from torch import nn
 
 pytest.importorskip("PIL")
-attr = pytest.importorskip("captum.attr")
+pytest.importorskip("captum")
 
+import captum.attr
+from methods.test_against_captum import TARGET, Outputs, ours, pictures, plain
+from methods.test_every_method_images import network
 from models.image.test_model import SIDE, preprocess, scene
 from reference import cams
 
-from methods.test_against_captum import TARGET, Outputs, ours, pictures, plain
-from methods.test_every_method_images import network
 from rationales.errors import OptionError
 from rationales.models.image.loading import from_module
 from rationales.pipeline.explain import explain
@@ -61,7 +62,7 @@ def test_score_cam_is_the_papers_algorithm(output):
 def test_guided_grad_cam_is_captums():
     model, batch, pixels = pictures(plain(network()))
     module = model.module
-    method = attr.GuidedGradCam(Outputs(module), module[5])
+    method = captum.attr.GuidedGradCam(Outputs(module), module[5])
     expected = method.attribute(pixels, TARGET, interpolate_mode="bilinear").sum(1).flatten(1)
     assert expected.any()
     assert torch.allclose(ours(model, batch, "guided-grad-cam", reduce="sum"), expected.repeat(2, 1), atol=1e-12)
