@@ -26,7 +26,7 @@ from rationales.experiments.ground_truth.runs.run_spec import MAX_ATTEMPTS, RunS
 from rationales.groundtruth import find_plant
 from rationales.groundtruth.networks.resnet import ResNet
 from rationales.groundtruth.training import Recipe
-from rationales.methods.gradient.grad_cam import GradCam
+from rationales.methods.cam.grad_cam import GradCam
 from rationales.methods.gradient.gradient_method import GradientMethod
 
 QUICK = ["noise", "small-resnet", "gradient", "grad-cam"]

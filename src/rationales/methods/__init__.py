@@ -15,8 +15,11 @@ from rationales.methods.attention.chefer import Chefer
 from rationales.methods.attention.decompx import DecompX
 from rationales.methods.attention.globenc import GlobEnc
 from rationales.methods.attention.raw_attention import RawAttention
+from rationales.methods.cam.grad_cam import GradCam
+from rationales.methods.cam.grad_cam_plus_plus import GradCamPlusPlus
+from rationales.methods.cam.guided_grad_cam import GuidedGradCam
+from rationales.methods.cam.score_cam import ScoreCam
 from rationales.methods.gradient.deep_lift import DeepLift
-from rationales.methods.gradient.grad_cam import GradCam
 from rationales.methods.gradient.gradient_shap import GradientShap
 from rationales.methods.gradient.guided_backpropagation import GuidedBackpropagation
 from rationales.methods.gradient.input_x_gradient import InputXGradient
@@ -46,7 +49,8 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant, AmlPretrained, AmlFinetuned),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(SequentialIg, GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
+        *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam),
+        *(Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
         Random,

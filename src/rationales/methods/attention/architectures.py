@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from rationales.errors import ModelError, OptionError
+from rationales.errors import ModelError, NotApplicableError, OptionError
 from rationales.models.batch import Batch
 from rationales.models.encoder_layers import BERT, DISTILBERT, EncoderLayer, LayerNames, encoder_layer
 from rationales.models.text.batch import TextBatch
@@ -79,7 +79,7 @@ def find_encoder(method: str, module: nn.Module) -> Encoder:
     architecture = ARCHITECTURES.get(kind.__name__)
     if architecture is None or not kind.__module__.startswith(_HOMES):
         known = ", ".join(name for name in ARCHITECTURES if name != "BertClassifier")
-        raise ModelError(
+        raise NotApplicableError(
             f"{method} needs the attention weights of an encoder, and where {kind.__name__} has them is not known (a "
             f"convolutional or recurrent network, a decoder, or a module of your own?); it works with these classes of "
             f"transformers: {known}; otherwise {INSTEAD}"
