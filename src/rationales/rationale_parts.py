@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-INFORMATIONAL = frozenset({"baselines", "reduced", "mixed-down"})  # kinds of notes that are no warnings
+INFORMATIONAL = frozenset({"baselines", "reduced", "mixed-down", "words-named"})  # kinds of notes that are no warnings
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ TEXTS = [
     "She said nothing; he laughed, and nobody else in the room understood why.",
 ]
 PICTURES = [name for name, method in METHODS.items() if "feature maps" in method.needs]
+LANGUAGE_MODELS = [
+    name for name, method in METHODS.items() if "a language model" in method.needs
+]  # tested with prompts
 INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]
 QUICK = {  # the invariants do not need a converged mask, nor many samples
     "marc": {"steps": 20},
@@ -78,7 +81,7 @@ def small(family="bert", **arguments):
     return rationales.load(module, tokenizer)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in PICTURES])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in (*PICTURES, *LANGUAGE_MODELS)])
 class TestEveryMethod:
     def test_alone_equals_in_a_batch_in_any_order(self, method):
         model = small()
@@ -266,7 +269,7 @@ class Blocked(torch.nn.Module):
             return self.module(input_ids=input_ids, attention_mask=attention_mask)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in PICTURES])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in (*PICTURES, *LANGUAGE_MODELS)])
 def test_a_model_without_gradients_is_explained_by_methods_that_need_none(method):
     module, tokenizer = tiny("bert")
     model = rationales.load(Blocked(module), tokenizer)

@@ -27,6 +27,7 @@ from rationales.methods.gradient.integrated_gradients import IntegratedGradients
 from rationales.methods.gradient.saliency import Saliency
 from rationales.methods.gradient.sequential_ig import SequentialIg
 from rationales.methods.gradient.smooth_grad import SmoothGrad
+from rationales.methods.llm_ranking import LlmRanking
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.method import Attribution, Method
@@ -53,7 +54,7 @@ METHODS: dict[str, type[Method]] = {
         *(Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
-        Random,
+        *(LlmRanking, Random),
     )
 }
 
