@@ -11,7 +11,16 @@ from typer import Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, method_rows, source, text_unit
+from rationales.cli.inputs import (
+    check_kind,
+    check_outputs,
+    check_rule,
+    load_model,
+    method_rows,
+    prompt_options,
+    source,
+    text_unit,
+)
 from rationales.cli.inputs import target as find_target
 from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
@@ -45,6 +54,10 @@ def compare(
     target: shared.Target = None,
     against: shared.Against = None,
     seed: Annotated[int, Option(help="The same seed gives the same result.")] = 0,
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     unit: shared.UnitOfText = None,
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all methods.")] = None,
@@ -89,7 +102,7 @@ def compare(
     if marks and kind == "image":
         raise OptionError("--mark is for texts")
     spans = _spans(raw_input, marks) if marks else None
-    text_units = text_unit(unit, kind)
+    text_units, of_prompt = text_unit(unit, kind), prompt_options(labels, template, continuations, prompt)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
 
@@ -100,7 +113,7 @@ def compare(
         resolve_entries(rows, smooth, kind, shape)  # reports unknown names and options before anything is loaded
         import rationales
 
-        load_options = {"device": device, "unit": text_units, "baseline": baseline}
+        load_options = {"device": device, "unit": text_units, "baseline": baseline} | of_prompt
         explained = load_model(model, kind, **load_options, trust_remote_code=trust_remote_code)
         check_kind(explained, kind)
     with progress(f"explaining with {len(rows)} methods") as report:

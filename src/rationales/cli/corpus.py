@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_outputs, method_rows, options
+from rationales.cli.inputs import check_outputs, method_rows, options, prompt_options
 from rationales.cli.streams import import_torch, prepare_libraries
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ def run(
     model: shared.ModelName = None,
     target: shared.Target = None,
     seed: Annotated[int, Option(help="The same seed gives the same results.")] = 0,
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     unit: shared.Unit = "word",
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units.")] = None,
@@ -97,6 +101,7 @@ def run(
     """
     rows = method_rows(methods or ["marc"])
     option_values = options(settings or [])
+    of_prompt = prompt_options(labels, template, continuations, prompt)
     check_outputs(None, log)
     prepare_libraries()
     from rationales.report.terminal.progress import waiting
@@ -128,6 +133,7 @@ def run(
             baseline=baseline,
             device=device,
             trust_remote_code=trust_remote_code,
+            prompt=of_prompt,
             engine=engine,
             address=address,
             gpus_per_worker=gpus_per_worker,

@@ -48,6 +48,28 @@ def load_model(name: str | None, kind: str, **options: Any) -> Any:
     return rationales.load(name or kind_named(kind).default_model, **options)
 
 
+PROMPT_SWITCHES = ("chat", "calibrated", "length-normalised", "explain-prompt")
+
+
+def prompt_options(
+    labels: str | None, template: str | None, continuations: str | None, switches: list[str] | None
+) -> dict[str, Any]:
+    """The options of `rationales.load` for a language model that --labels, --template, ... name; else none."""
+    requested: dict[str, Any] = {}
+    for name, words in (("labels", labels), ("continuations", continuations)):
+        if words is not None:
+            requested[name] = [word.strip() for word in words.split(",")]
+    if template is not None:
+        from rationales.models.prompt.template import as_template
+
+        requested["template"] = as_template(template).text
+    for switch in listed(switches):
+        if switch not in PROMPT_SWITCHES:
+            raise OptionError(f"--prompt takes {', '.join(PROMPT_SWITCHES)}, not {switch!r}")
+        requested[switch.replace("-", "_")] = True
+    return requested
+
+
 def check_kind(model: Any, input_kind: str) -> None:
     """A model must be given what it reads."""
     from rationales.models.kinds import kind_named
