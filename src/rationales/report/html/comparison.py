@@ -6,6 +6,7 @@ For an image the heat maps and cut-outs of all methods stand in one grid below t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,14 +14,17 @@ from rationales.rationale import Grid, Rationale
 from rationales.report.canvas import canvas, data_uri
 from rationales.report.comparison import comparison_table, legend
 from rationales.report.html.marked_text import display_text, escape
-from rationales.report.html.page import page
+from rationales.report.html.page import PageLayout, page
 from rationales.report.html.probabilities import prediction
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 GRID_SIDE = 320  # pixels of the longer side of an image in the grid
 
 
-def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> str:
-    """One page with a column for each method, each with its own threshold."""
+def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str], **layout: Unpack[PageLayout]) -> str:
+    """One page with a column for each method, each with its own threshold; `layout`: endings, style, script."""
     first = rationales[0]
     name = f"Why {first.question}? {len(titles)} methods"
     headings, rows = comparison_table(rationales, titles)
@@ -37,7 +41,7 @@ def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> s
         f'<div class="wide"><table><thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table></div>'
         f"{image_grid(rationales, titles) if isinstance(first.units, Grid) else ''}</header>"
     )
-    return page(rationales, titles=titles, lead=lead, name=name)
+    return page(rationales, **{**layout, "titles": titles, "lead": lead, "name": name})
 
 
 def image_grid(rationales: Sequence[Rationale], titles: Sequence[str]) -> str:

@@ -40,6 +40,9 @@ class PageLayout(TypedDict, total=False):
     lead: str
     name: str
     ending: str
+    endings: Sequence[str]
+    style: str
+    script: str
 
 
 @overload
@@ -60,19 +63,31 @@ def page(
     lead: str = "",
     name: str = "",
     ending: str = "",
+    endings: Sequence[str] = (),
+    style: str = "",
+    script: str = "",
 ) -> str | Path:
     """One self-contained page of all `rationales`, with an index where there are several.
 
     Returns the page as a string; with `path`, writes the page and returns the path. With `titles`, one for each,
     the rationales are shown side by side below `lead` (HTML); `name` is the title of the page. `ending`: HTML after
-    the last rationale.
+    the last rationale; `endings`: HTML at the end of each. `style` and `script` are added to those of the page.
     """
     several = [rationales] if isinstance(rationales, Rationale) else list(rationales)
-    content = _page(several, titles, lead, name, ending)
+    content = _page(several, titles, lead, name, ending, endings, style, script)
     return content if path is None else write_text(path, content)
 
 
-def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: str, name: str, ending: str) -> str:
+def _page(
+    rationales: Sequence[Rationale],
+    titles: Sequence[str] | None,
+    lead: str,
+    name: str,
+    ending: str,
+    endings: Sequence[str],
+    added_style: str,
+    added_script: str,
+) -> str:
     style = asset("article.css") + asset("page.css")
     script = asset("probabilities.js") + asset("page.js")
     style += asset("side_by_side.css") if titles is not None else ""
@@ -80,11 +95,15 @@ def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: s
         style, script = style + asset("image.css"), script + asset("image.js")
     if any(map(_is_sound, rationales)):
         style += asset("wave.css")
+    style, script = style + added_style, script + added_script
     several = len(rationales) != 1
     title = name or (count(len(rationales), "rationale") if several else f"Why {rationales[0].question}?")
+    heading = "h2" if several or titles else "h1"
+    article_titles = [None] * len(rationales) if titles is None else titles
+    article_endings = endings or [""] * len(rationales)
     articles = (
-        _article(rationale, "h2" if several or titles else "h1", number, titles[number - 1] if titles else None)
-        for number, rationale in enumerate(rationales, 1)
+        _article(rationale, heading, number, *parts)
+        for number, (rationale, *parts) in enumerate(zip(rationales, article_titles, article_endings, strict=True), 1)
     )
     return "\n".join(
         (
@@ -112,7 +131,7 @@ def fragment(rationale: Rationale) -> str:
     return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, "h3", None)}</div>'
 
 
-def _article(rationale: Rationale, heading: str, number: int | None, title: str | None = None) -> str:
+def _article(rationale: Rationale, heading: str, number: int | None, title: str | None = None, ending: str = "") -> str:
     question = f"Why <em>{display_text(rationale.question)}</em>?" if title is None else display_text(title)
     live = number is not None
     scale = scale_of(rationale)
@@ -128,6 +147,7 @@ def _article(rationale: Rationale, heading: str, number: int | None, title: str 
             target_table(rationale),
             class_table(rationale, live=live),
             f'<p class="stale">{STALE}</p>' if live and rationale.curve is None else "",
+            ending,
             _notes(rationale),
             _list(rationale, scale) if live else "",
             _provenance(rationale),
