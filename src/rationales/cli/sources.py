@@ -47,6 +47,8 @@ def gather(
     pair: str | None,
     text_column: str | None = None,
     limit: int | None = None,
+    *,
+    command: str = "explain",
 ) -> Sources:
     """The inputs that a command line names. Behind --file, --image or --audio further arguments are further paths."""
     kinds = [kind for kind, paths in (("text", files), ("image", images), ("audio", sounds)) if paths]
@@ -72,7 +74,7 @@ def gather(
     path = paths[0] if paths else None
     by_kind = {name: path if kind == name else None for name in ("text", "image", "audio")}
     text = arguments[0] if arguments else None
-    raw_input = source(text, by_kind["text"], by_kind["image"], by_kind["audio"], pair)
+    raw_input = source(text, by_kind["text"], by_kind["image"], by_kind["audio"], pair, command)
     return Sources(kind, [raw_input], [path.name if path else None], several=False)
 
 
