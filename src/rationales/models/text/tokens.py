@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, product
+from functools import partial
+from itertools import accumulate, chain, pairwise, product, repeat
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from rationales.errors import InputError, ModelError
 from rationales.models.batch.rows import Window, windows
@@ -17,6 +20,7 @@ from rationales.rationale import Unit
 
 _NO_CHARACTER = "\ufffd"  # decoded from bytes that are no complete character
 _TOGETHER = 8  # most tokens that form one character
+_NEW_UNIT = partial(tuple.__new__, Unit)  # as Unit._make, without a Python call for each word
 PART_GAP = 1000.0  # between the positions of a text and its pair, further than any smoothing kernel reaches
 
 
@@ -76,7 +80,7 @@ class EncodedText:
 
 
 @dataclass(frozen=True)
-class _TextPart:
+class TextPart:
     """One of the two texts: its tokens, its units and the unit of each token."""
 
     ids: list[int]
@@ -84,12 +88,12 @@ class _TextPart:
     owner: list[int]
 
     def lengths(self) -> list[int]:
-        count = Counter(self.owner)
-        return [count[unit] for unit in range(len(self.units))]
+        lengths: list[int] = np.bincount(self.owner, minlength=len(self.units)).tolist()
+        return lengths
 
 
 @dataclass(frozen=True)
-class _Frame:
+class Frame:
     """The special tokens around the parts: `ids` and token types before, between and after them."""
 
     ids: list[list[int]]
@@ -171,13 +175,19 @@ def encode(
     longest = capacity // (2 * len(texts)) or 1
     parts = [_text_part(text, part_ids, _extents(text, part_ids, tokenizer, extents), unit, longest)
              for text, part_ids, extents in zip(texts, ids, tokenization.extents, strict=True)]  # fmt: skip
+    return encode_parts(source, texts, parts, frame, limit, overlap)
+
+
+def encode_parts(
+    source: TextInput, texts: Sequence[str], parts: Sequence[TextPart], frame: Frame, limit: int, overlap: int
+) -> EncodedText:
+    """The units of the texts of an input, and its rows of at most `limit` tokens."""
     if not all(text_part.units for text_part in parts):
         raise InputError(f"the tokenizer returns no tokens for {source.title}; there is nothing to explain")
-    units = tuple(
-        Unit(text[start:end], start, end, number)
-        for number, (text, text_part) in enumerate(zip(texts, parts, strict=True))
-        for start, end in text_part.units
-    )
+    units_of_parts = (_units(text, text_part.units, number)
+                      for number, (text, text_part) in enumerate(zip(texts, parts, strict=True)))  # fmt: skip
+    units = tuple(chain.from_iterable(units_of_parts))
+    capacity = limit - sum(len(special) for special in frame.ids)
     capacities, lengths = _part_capacities(parts, capacity), [text_part.lengths() for text_part in parts]
     if any(max(tokens) > capacity for tokens, capacity in zip(lengths, capacities, strict=True)):
         raise ModelError(f"segments of {limit} tokens are too short: a character of {source.title} does not fit")
@@ -186,7 +196,19 @@ def encode(
     return EncodedText(source, units, rows)
 
 
-def _part_capacities(parts: Sequence[_TextPart], capacity: int) -> list[int]:
+def special_tokens(text: str, tokenizer: Any) -> Frame:
+    """The special tokens around this text."""
+    return _frame(_tokenize_each([text], tokenizer))
+
+
+def _units(text: str, extents: Sequence[Extent], text_index: int) -> Iterator[Unit]:
+    """The units at these extents of a text."""
+    starts, ends = zip(*extents, strict=True)
+    columns = ([text[start:end] for start, end in extents], starts, ends, repeat(text_index))
+    return map(_NEW_UNIT, zip(*columns))  # noqa: B905  # the last has no end
+
+
+def _part_capacities(parts: Sequence[TextPart], capacity: int) -> list[int]:
     """Number of tokens of each part in a row: short parts are not cut, long ones are."""
     sizes = [len(text_part.ids) for text_part in parts]
     if len(parts) == 1:
@@ -197,16 +219,16 @@ def _part_capacities(parts: Sequence[_TextPart], capacity: int) -> list[int]:
     return [min(size, max(half, capacity - partner)) for size, partner in zip(sizes, reversed(sizes), strict=True)]
 
 
-def _text_part(text: str, ids: list[int], extents: Sequence[Extent], unit: UnitKind, longest: int) -> _TextPart:
+def _text_part(text: str, ids: list[int], extents: Sequence[Extent], unit: UnitKind, longest: int) -> TextPart:
     """The units of a text; a unit of more than `longest` tokens becomes several."""
     if not ids:
-        return _TextPart(ids, [], [])
+        return TextPart(ids, [], [])
     if unit == "token":
         raw = _without_overlaps(text, extents)
     else:
         raw = sentences(text) if unit == "sentence" else words(text)
     units, owner = assign_tokens(raw or [(0, len(text))], extents)
-    return _TextPart(ids, *_split(text, units, owner, extents, longest))
+    return TextPart(ids, *_split(text, units, owner, extents, longest))
 
 
 def token_extents(text: str, ids: Sequence[int], tokenizer: Any) -> list[Extent]:
@@ -305,7 +327,7 @@ def _cut(text: str, unit: Extent, tokens: Sequence[Extent], longest: int) -> lis
     return pieces
 
 
-def _frame(tokenization: _Tokenization) -> _Frame:
+def _frame(tokenization: _Tokenization) -> Frame:
     """The special tokens around the texts, read off the tokenizer's output for these very texts."""
     combined = tokenization.combined
     combined_ids, types = combined["input_ids"], combined.get("token_type_ids")
@@ -326,7 +348,7 @@ def _frame(tokenization: _Tokenization) -> _Frame:
         cursor = start + len(part_ids)
     special.append(combined_ids[cursor:])
     special_types.append(types[cursor:] if types else [])
-    return _Frame(special, special_types if types else None, part_types)
+    return Frame(special, special_types if types else None, part_types)
 
 
 def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, added: Sequence[int]) -> int | None:
@@ -344,7 +366,7 @@ def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, adde
     return first_match
 
 
-def _row(parts: Sequence[_TextPart], frame: _Frame, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
+def _row(parts: Sequence[TextPart], frame: Frame, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
     """The row of one window of each part; `cuts` is the number of windows of each part."""
     ids, owner, types = list(frame.ids[0]), [-1] * len(frame.ids[0]), list(frame.types[0]) if frame.types else []
     units: list[int] = []
