@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rationales.models.text.tokens import EncodedText, Frame, TextInput, TextPart, encode_parts, special_tokens
+from rationales.models.text.tokens import EncodedText, SpecialTokens, TextInput, TextPart, encode_parts, special_tokens
 from rationales.models.text.units import Extent, plain_piece, split_words
 
 MAX_CHUNKS = 2**17  # known at once; then all are forgotten
@@ -73,7 +73,7 @@ class ChunkTable:
     """The chunks that a tokenizer has read."""
 
     key: tuple[Any, ...]  # settings of the tokenizer when the table was begun
-    frame: Frame
+    frame: SpecialTokens
     added: tuple[str, ...]  # tokens that are found inside words
     numbers: dict[str, int] = field(default_factory=dict)  # chunk -> its lists, or _NO_CHUNK
     tokens: _FlatLists = field(default_factory=lambda: _FlatLists(1))  # ids

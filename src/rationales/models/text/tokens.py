@@ -93,7 +93,7 @@ class TextPart:
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpecialTokens:
     """The special tokens around the parts: `ids` and token types before, between and after them."""
 
     ids: list[list[int]]
@@ -179,7 +179,7 @@ def encode(
 
 
 def encode_parts(
-    source: TextInput, texts: Sequence[str], parts: Sequence[TextPart], frame: Frame, limit: int, overlap: int
+    source: TextInput, texts: Sequence[str], parts: Sequence[TextPart], frame: SpecialTokens, limit: int, overlap: int
 ) -> EncodedText:
     """The units of the texts of an input, and its rows of at most `limit` tokens."""
     if not all(text_part.units for text_part in parts):
@@ -196,7 +196,7 @@ def encode_parts(
     return EncodedText(source, units, rows)
 
 
-def special_tokens(text: str, tokenizer: Any) -> Frame:
+def special_tokens(text: str, tokenizer: Any) -> SpecialTokens:
     """The special tokens around this text."""
     return _frame(_tokenize_each([text], tokenizer))
 
@@ -327,7 +327,7 @@ def _cut(text: str, unit: Extent, tokens: Sequence[Extent], longest: int) -> lis
     return pieces
 
 
-def _frame(tokenization: _Tokenization) -> Frame:
+def _frame(tokenization: _Tokenization) -> SpecialTokens:
     """The special tokens around the texts, read off the tokenizer's output for these very texts."""
     combined = tokenization.combined
     combined_ids, types = combined["input_ids"], combined.get("token_type_ids")
@@ -348,7 +348,7 @@ def _frame(tokenization: _Tokenization) -> Frame:
         cursor = start + len(part_ids)
     special.append(combined_ids[cursor:])
     special_types.append(types[cursor:] if types else [])
-    return Frame(special, special_types if types else None, part_types)
+    return SpecialTokens(special, special_types if types else None, part_types)
 
 
 def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, added: Sequence[int]) -> int | None:
@@ -366,7 +366,7 @@ def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, adde
     return first_match
 
 
-def _row(parts: Sequence[TextPart], frame: Frame, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
+def _row(parts: Sequence[TextPart], frame: SpecialTokens, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
     """The row of one window of each part; `cuts` is the number of windows of each part."""
     ids, owner, types = list(frame.ids[0]), [-1] * len(frame.ids[0]), list(frame.types[0]) if frame.types else []
     units: list[int] = []
