@@ -57,7 +57,7 @@ def _units(rationale: Rationale) -> dict[str, Any]:
         return {**name, "units": asdict(rationale.units)}
     if isinstance(rationale.units, Grid):
         return {"regions": [asdict(region) for region in rationale.regions()], **name, "units": asdict(rationale.units)}
-    units, spans = [asdict(unit) for unit in rationale.units], [asdict(span) for span in rationale.spans()]
+    units, spans = [unit._asdict() for unit in rationale.units], [asdict(span) for span in rationale.spans()]
     if rationale.pair is None:  # there is only one text
         for entry in (*units, *spans):
             del entry["text_index"]

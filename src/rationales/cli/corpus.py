@@ -160,11 +160,20 @@ def _summary_text(summary: Any) -> str:
         lines.append(f"failed: {reasons}; see {summary.folder / 'errors.jsonl'}")
     if summary.shards_now:
         speed = f"{summary.records_per_second:,.1f} records and {summary.units_per_second:,.0f} scores a second"
-        lines.append(f"{summary.shards_now} of {summary.shards} shards in {_clock(summary.seconds)}, {speed}")
+        lines.append(f"{summary.shards_now} of {_shards(summary.shards)} in {_clock(summary.seconds)}, {speed}")
     else:
-        lines.append(f"all {summary.shards} shards were there; nothing was to be done")
-    lines.append(f"wrote {summary.folder} ({summary.bytes / 1e6:,.1f} MB, {summary.rows:,} rows)")
+        lines.append(f"{_shards(summary.shards)} finished before; nothing was to be done")
+    verb = "wrote" if summary.shards_now else "results in"
+    lines.append(f"{verb} {summary.folder} ({_size(summary.bytes)}, {summary.rows:,} rows)")
     return "\n".join(lines)
+
+
+def _shards(count: int) -> str:
+    return f"{count:,} {'shard' if count == 1 else 'shards'}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} KB"
 
 
 @contextmanager
