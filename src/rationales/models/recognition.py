@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.errors import ModelError
+from rationales.models.multimodal.architectures import ARCHITECTURES
 from rationales.models.pretrained import hub_reachable
 from rationales.models.quiet import quiet_transformers
 
@@ -14,7 +15,7 @@ TASKS = {"audio": "Audio", "image": "Image", "text": "Sequence"}
 
 
 def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
-    """`text`, `image` or `audio` for a hub id or a folder; None where its configuration cannot be read.
+    """`text`, `image`, `audio` or `image-text` for a hub id or a folder; None where its configuration cannot be read.
 
     Raises a ModelError for a configuration that belongs to no classifier, such as that of a bare encoder.
     """
@@ -22,6 +23,8 @@ def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
     if config is None:
         return None
     architectures = [str(architecture) for architecture in getattr(config, "architectures", None) or ()]
+    if any(architecture in ARCHITECTURES for architecture in architectures):
+        return "image-text"
     kinds = [kind for kind in TASKS if _is_classifier(config, architectures, kind)]
     if kinds:
         return kinds[0]
@@ -29,7 +32,7 @@ def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
         return None
     raise ModelError(
         f"{name} is no trained classifier: its configuration names {', '.join(architectures)}; "
-        "give a model that was fine-tuned to classify texts, images or sounds"
+        "give a model that was fine-tuned to classify texts, images, sounds or images with texts"
     )
 
 

@@ -34,6 +34,11 @@ class GradCam(Method):
     layer: str = option("", "name of the sub-module whose output is used; by default the last one with feature maps")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        if batch.grid is None and batch.pixel_grid is not None:
+            raise OptionError(
+                "grad-cam scores the pixels of an image and no words beside it; use integrated-gradients, saliency, "
+                "occlusion or marc"
+            )
         if batch.grid is None:
             raise OptionError(
                 "grad-cam needs feature maps of an image, which text models and models of waveforms do not have; "
