@@ -7,6 +7,7 @@ from typing import Any
 
 from rationales.errors import ModelError
 from rationales.models.multimodal.architectures import ARCHITECTURES
+from rationales.models.multimodal.pair_network import is_pair_network
 from rationales.models.pretrained import hub_reachable
 from rationales.models.quiet import quiet_transformers
 
@@ -19,6 +20,8 @@ def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
 
     Raises a ModelError for a configuration that belongs to no classifier, such as that of a bare encoder.
     """
+    if is_pair_network(Path(name)):
+        return "image-text"
     config = _configuration(name, trust_remote_code)
     if config is None:
         return None

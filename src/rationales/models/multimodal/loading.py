@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from rationales.models.multimodal.architectures import ARCHITECTURES, Architectu
 from rationales.models.multimodal.baselines import part_baselines
 from rationales.models.multimodal.model import ImageTextModel
 from rationales.models.multimodal.network import ImageTextNetwork
+from rationales.models.multimodal.pair_network import is_pair_network, load_pair_network, picture_reader
 from rationales.models.pretrained import device_of, load_architecture
 from rationales.models.text import baselines as text_baselines
 from rationales.models.text.model import padding_token, token_limit
@@ -40,6 +42,10 @@ def load_image_text(
     """Make an image-text classifier explainable; the options are those of `rationales.load`."""
     if isinstance(source, nn.Module):
         module, name = source, getattr(source, "name_or_path", "") or type(source).__name__
+    elif is_pair_network(Path(str(source))):
+        module, tokenizer = load_pair_network(Path(str(source)))
+        preprocessor = preprocessor or (tokenizer, picture_reader(module.config.image_size))
+        name = str(source)
     else:
         module, preprocessor = load_architecture(str(source), preprocessor, trust_remote_code)
         name = str(source)
