@@ -30,6 +30,17 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
+class TextAndImage:
+    """The units of a text and an image together: the words, then the pixels row by row from the top left."""
+
+    words: tuple[Unit, ...]
+    grid: Grid
+
+    def __len__(self) -> int:
+        return len(self.words) + len(self.grid)
+
+
+@dataclass(frozen=True, slots=True)
 class Spectrogram(Grid):
     """The bins of a spectrogram as units: columns are frames of `seconds`, rows frequencies, the highest on top."""
 

@@ -71,7 +71,8 @@ def explain(
         str | None,
         Option(
             help="What a replaced unit becomes: pad, mask, unk, zero, mean or a word; for images black, white, mean, "
-            "noise, blur-N or a file, several with commas; for sounds silence, noise, blur-N."
+            "noise, blur-N or a file, several with commas; for an image with a text both ('mask; black'); for sounds "
+            "silence, noise, blur-N."
         ),
     ] = None,
     fit: Annotated[
@@ -142,6 +143,8 @@ def explain(
 
       rationales explain --image cat.jpg --html why.html --png why.png
 
+      rationales explain "a red circle above a blue square" --image shapes.png --model ./match --png why.png
+
       rationales explain --audio voice.wav --model silero-vad
 
       rationales explain --file review.txt --model smollm2 --labels positive,negative --template prompt.txt
@@ -196,7 +199,7 @@ def explain(
             threshold=threshold,
             share=share,
             top=top,
-            curve=html is not None,
+            curve=html is not None and sources.kind != "image-text",
             names=sources.titles,
             progress=report,
         )

@@ -12,7 +12,11 @@ from typing import Any
 from rationales.errors import InputError, OptionError
 from rationales.files import decode, read_text
 
-_UNITS = {"image": "an image are its pixels", "audio": "a sound are its frames"}
+_UNITS = {
+    "image": "an image are its pixels",
+    "image-text": "an image with a text are pixels and words",
+    "audio": "a sound are its frames",
+}
 
 
 def check_outputs(sources: Path | Sequence[Path] | None, *outputs: Path | None) -> None:
@@ -45,7 +49,10 @@ def load_model(name: str | None, kind: str, **options: Any) -> Any:
     import rationales
     from rationales.models.kinds import kind_named
 
-    return rationales.load(name or kind_named(kind).default_model, **options)
+    name = name or kind_named(kind).default_model
+    if not name:
+        raise OptionError("give an image or a text, not both; a model that reads both is given with --model")
+    return rationales.load(name, **options)
 
 
 PROMPT_SWITCHES = ("chat", "calibrated", "length-normalised", "explain-prompt")
@@ -77,6 +84,10 @@ def check_kind(model: Any, input_kind: str) -> None:
     expected, noun = kind_named(model.kind).noun, kind_named(input_kind).noun
     if expected == noun:
         return
+    if model.kind == "image-text":
+        raise OptionError(f"{model.name} reads an image with a text; give both, as in: 'a red bus' --image photo.jpg")
+    if input_kind == "image-text":
+        raise OptionError(f"{model.name} is a model of {expected}s; give a text or --image, not both")
     if input_kind == "text":
         flag = "--image" if model.kind == "image" else "--audio"
         raise OptionError(f"{model.name} is a model of {expected}s, so give {flag}")

@@ -211,6 +211,11 @@ def _patches(grid: tuple[int, int]) -> list[tuple[int, int]]:
 
 def feature_map_of(method: str, batch: Batch, layer: str = "", min_cells: int = 0) -> FeatureMap:
     """The feature map of a batch's model that the method of this name uses (`find_feature_map`)."""
+    if batch.grid is None and batch.pixel_grid is not None:
+        raise OptionError(
+            f"{method} scores the pixels of an image and no words beside it; use integrated-gradients, saliency, "
+            "occlusion or marc"
+        )
     if batch.grid is None:
         raise OptionError(
             f"{method} needs feature maps of an image, which text models and models of waveforms do not have; "

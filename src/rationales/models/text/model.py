@@ -226,7 +226,7 @@ def text_model(
         baseline=baselines.choose(baseline, tokenizer),
         limit=limit or max_tokens,
         overlap=overlap,
-        filler=_filler(modules[0], tokenizer),
+        filler=padding_token(modules[0], tokenizer),
     )
 
 
@@ -284,10 +284,11 @@ def token_limit(module: nn.Module, tokenizer: Any) -> int:
     return int(min(limit for limit in limits if limit))
 
 
-def _filler(module: nn.Module, tokenizer: Any) -> int:
-    padding_token = getattr(_text_config(module), "pad_token_id", None)
-    if isinstance(padding_token, int):
-        return padding_token
+def padding_token(module: nn.Module, tokenizer: Any) -> int:
+    """The token id that fills up rows: the model's padding token, or a token that no text ends with."""
+    configured = getattr(_text_config(module), "pad_token_id", None)
+    if isinstance(configured, int):
+        return configured
     # not a token that texts end with: decoders read their logits at the last token before the padding
     last = tokenizer("a")["input_ids"][-1:]
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "unk_token_id"):
