@@ -20,6 +20,7 @@ from rationales.methods.cam.grad_cam_plus_plus import GradCamPlusPlus
 from rationales.methods.cam.guided_grad_cam import GuidedGradCam
 from rationales.methods.cam.score_cam import ScoreCam
 from rationales.methods.gradient.deep_lift import DeepLift
+from rationales.methods.gradient.excitation_backprop import ExcitationBackprop
 from rationales.methods.gradient.gradient_shap import GradientShap
 from rationales.methods.gradient.guided_backpropagation import GuidedBackpropagation
 from rationales.methods.gradient.input_x_gradient import InputXGradient
@@ -49,7 +50,7 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant, AmlPretrained, AmlFinetuned),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam),
+        *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam, ExcitationBackprop),
         *(Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
