@@ -32,6 +32,7 @@ LABELS = ("no", "yes")
 QUICK = {
     "marc": {"steps": 2},
     "integrated-gradients": {"steps": 4},
+    "rise": {"samples": 20},
     "gradient-shap": {"samples": 3},
     "smooth-grad": {"samples": 3},
     "lime": {"samples": 30},
@@ -79,7 +80,7 @@ class TestEveryMethodExplainsThem:
             assert all(np.isfinite(rationale.scores).all() for rationale in rationales)
             assert all(submodule.training for submodule in module.modules())  # given back as it came
 
-    @pytest.mark.parametrize("method", methods("feature maps"))
+    @pytest.mark.parametrize("method", methods("feature maps", "images"))
     def test_pictures(self, method):
         pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
         options = QUICK.get(method, {}) | CELLS.get(method, {})

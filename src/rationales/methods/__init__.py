@@ -40,6 +40,7 @@ from rationales.methods.perturbation.loo_empty import LooEmpty
 from rationales.methods.perturbation.loo_pad import LooPad
 from rationales.methods.perturbation.loo_unk import LooUnk
 from rationales.methods.perturbation.occlusion import Occlusion
+from rationales.methods.perturbation.rise import Rise
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.perturbation.solvex import Solvex
 from rationales.methods.random import Random
@@ -51,7 +52,7 @@ METHODS: dict[str, type[Method]] = {
         *(Marc, MarcInstant, AmlPretrained, AmlFinetuned),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
         *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam, ExcitationBackprop),
-        *(Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
+        *(Occlusion, Rise, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
         Random,
