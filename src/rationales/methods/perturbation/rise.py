@@ -99,7 +99,7 @@ class Rise(Method):
         side = -(-size // self.cells)
         offset = (random_number * side).long()
         pixel = offset[:, None] + torch.arange(size, device=random_number.device)  # (K, size)
-        position = (pixel + 0.5) * self.cells / ((self.cells + 1) * side) - 0.5
+        position = (pixel.double() + 0.5) * self.cells / ((self.cells + 1) * side) - 0.5
         position = position.clamp(0, self.cells - 1)
         cell = torch.arange(self.cells, device=random_number.device)
         return (1 - (position[..., None] - cell).abs()).clamp(min=0)
