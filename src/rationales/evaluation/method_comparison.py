@@ -82,7 +82,7 @@ def compare(
     if marks is not None:
         people = HumanMarks(tuple(map(tuple, marks)), tuple(map(tuple, pair_marks)))  # type: ignore[arg-type]
         entries.insert(0, ResolvedEntry(PEOPLE, people, None, "none"))
-    options.setdefault("plain_baseline", not any(entry.method.uses_baselines for entry in entries))
+    options.setdefault("plain_baseline", not any(entry.method.depends_on_baselines() for entry in entries))
     rationales = []
     for number, entry in enumerate(entries):
         report = progress_of_step(progress, number, len(entries))
