@@ -12,10 +12,10 @@ from torch.nn.functional import interpolate
 from rationales.methods.cam.cam_method import weighted_map
 from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
 from rationales.methods.method import Attribution, Method, Progress
-from rationales.methods.support.feature_maps import FeatureMap, feature_maps_of, watch_outputs
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_under_keeps
 from rationales.models.classes import OUTPUTS
+from rationales.models.image.feature_maps import FeatureMap, feature_maps_of, watch_outputs
 from rationales.options import option
 
 _SMALLEST_RANGE = 1e-12  # of a map; one that is constant keeps nothing

@@ -13,13 +13,13 @@ from torch.nn.functional import interpolate
 
 from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
 from rationales.methods.method import Attribution, Method, Progress
-from rationales.methods.support.feature_maps import FeatureMap, feature_maps_of, noise_like
 from rationales.methods.support.winning_probabilities import winning_probabilities
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import to_rows
 from rationales.models.batch.rows import Block
 from rationales.models.classes import OUTPUTS, explained_output
 from rationales.models.fast.precision import weights_fingerprint
+from rationales.models.image.feature_maps import FeatureMap, feature_maps_of, noise_like
 from rationales.options import option
 from rationales.rationale import Note
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError
 from rationales.methods.support.excitation import ExcitationMode, above_minimum, activations_detached
-from rationales.methods.support.feature_maps import FeatureMap, watch_outputs
 from rationales.models.batch.batch import NO_GRADIENTS
+from rationales.models.image.feature_maps import FeatureMap, watch_outputs
 
 Forward = Callable[[Tensor], Tensor]  # pixels (R, *read) -> explained output (R,)
 

@@ -21,6 +21,7 @@ from rationales.models.batch import Batch, Piece
 from rationales.models.batch.rows import normal
 from rationales.models.fast.precision import weights_fingerprint
 
+NO_FEATURE_MAPS = "the model has no feature maps"
 _EXTRA = 8  # most tokens before those of the patches: class, distillation, registers
 _NEVER = (nn.Dropout, nn.Softmax, nn.Linear)  # outputs may have the shape of feature maps, but are none
 _LISTED = 8  # layers in a message

@@ -8,7 +8,7 @@ import transformers
 from torch import nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.methods.support.feature_maps import FeatureLayout, find_feature_maps, layout_of
+from rationales.models.image.feature_maps import FeatureLayout, find_feature_maps, layout_of
 
 SIDE = 32
 _VIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": SIDE, "patch_size": 8}
