@@ -33,7 +33,7 @@ TEXTS = [
     "Every morning the baker carried twelve loaves up the hill; " * 6,  # several segments
     "She said nothing; he laughed, and nobody else in the room understood why.",
 ]
-PICTURES = [name for name, method in METHODS.items() if "feature maps" in method.needs]
+PICTURES = [name for name, method in METHODS.items() if {"feature maps", "images"} & {*method.needs}]
 LANGUAGE_MODELS = [
     name for name, method in METHODS.items() if "a language model" in method.needs
 ]  # tested with prompts

@@ -28,12 +28,13 @@ QUICK = {
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
     "occlusion": {"window": 8, "stride": 4},
+    "rise": {"samples": 60},
     "lime": {"samples": 60} | CELLS,
     "kernel-shap": {"samples": 60} | CELLS,
     "shapley-sampling": {"orders": 2} | CELLS,
     "solvex": {"beams": 2, "passes": 200} | CELLS,
 }
-GOOD = {"marc": {"steps": 60, "cell": 2}}
+GOOD = {"marc": {"steps": 60, "cell": 2}, "rise": {"samples": 600}}
 GOOD |= {"shapley-sampling": {"cell": 4}, "solvex": {"cell": 4, "beams": 1, "passes": 10_000}} | {
     name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")
 }

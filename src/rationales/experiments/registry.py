@@ -186,6 +186,18 @@ def _aml(name: str, title: str, number: str, needs: str) -> Experiment:
     )
 
 
+def _multimodal_plants(request: Request) -> ExperimentReport:
+    from rationales.experiments.multimodal.plants import reproduce
+
+    return reproduce(request)
+
+
+def _multimodal_rows() -> Sequence[str]:
+    from rationales.experiments.multimodal.plants import names
+
+    return names()
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
@@ -201,6 +213,14 @@ EXPERIMENTS: dict[str, Experiment] = {
             accepted_options=("model", "validation", "passes", "tf32"),
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
+        Experiment(
+            name="multimodal-plants",
+            title="Planted pictures with captions: a cause in the words, in the picture, in both",
+            paper="ours, after Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?",
+            needs="nothing: the pictures are drawn and the networks trained, in a few minutes on a CPU",
+            rows=_multimodal_rows,
+            run=_multimodal_plants,
+        ),
         *(_input_marginalization(*entry) for entry in _INPUT_MARGINALIZATION),
         *(_aml(*entry) for entry in _AML),
     )

@@ -126,7 +126,7 @@ def optimize(
     `start`: initial w and sigma (M, s); `anchor` (M, n): a constant field that is added to the optimised one.
     """
     weight = settings.anchor
-    batch, settings = fast_precision(batch, settings.on(batch.grid))
+    batch, settings = fast_precision(batch, settings.on(batch.pixel_grid))
     if anchor is not None:
         settings = replace(settings, anchor=weight)
     full_state = OptimizerState.start(batch, settings, start).copy()

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rationales.masks.field import field, sources
+from rationales.masks.field import field, source_slices, source_weights, sources
 from rationales.masks.objective import Problem, at_level, draw_levels, loss, mask_rows, scaled, shortness
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch, Noise
@@ -22,6 +22,7 @@ from rationales.models.batch.rows import fold, uniform
 # After a warm-up, sigma starts at no more than this share of its upper bound, or at this value where that is larger:
 # a few steps can widen the spans of a short text, but hardly narrow them.
 INITIAL_SHARE, MIN_INITIAL_SIGMA = 0.25, 0.75
+WORD_SIGMA = 1.0  # initial sigma of words beside pixels
 
 
 @dataclass(eq=False)
@@ -50,7 +51,7 @@ class OptimizerState:
         zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
         units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
         masks = torch.zeros(len(real), device=batch.device, dtype=torch.long)
-        w, sigma = parameters or (zeros + settings.initial_w, torch.full_like(zeros, settings.initial_sigma))
+        w, sigma = parameters or (zeros + settings.initial_w, initial_sigma(batch, settings, zeros))
         share = INITIAL_SHARE if settings.warmup_steps else 1.0
         w, sigma = torch.where(real, w, zeros), bounded_sigma(batch, settings, sigma, share)
         return cls(w, sigma, zeros, zeros, zeros, zeros, masks, units + 1, units[:, 0], masks.bool(), units, units)
@@ -78,13 +79,30 @@ class OptimizerState:
                 stored[masks] = values
 
 
+def initial_sigma(batch: Batch, settings: MaskSettings, zeros: Tensor) -> Tensor:
+    """(M, s): the initial sigma of all sources; that of words beside pixels is `WORD_SIGMA`."""
+    sigma = torch.full_like(zeros, settings.initial_sigma)
+    slices = source_slices(batch, settings.cell)
+    for part, where in slices if len(slices) > 1 else ():
+        if part.grid is None:
+            sigma[:, where] = max(WORD_SIGMA, settings.min_sigma)
+    return sigma
+
+
 def bounded_sigma(batch: Batch, settings: MaskSettings, sigma: Tensor, share: float = 1.0) -> Tensor:
     """sigma within its bounds, the upper one times `share`; without it the field of a short text becomes monotone."""
     sigma = sigma.clamp(min=settings.min_sigma)
     if settings.max_sigma_share == 0:
         return sigma
     lowest = 1.0 if share == 1 else MIN_INITIAL_SIGMA
-    units = mask_rows(batch.rows.real, batch).sum(1, keepdim=True)
+    real = mask_rows(batch.rows.real, batch)
+    units = torch.cat(
+        [
+            real[:, part.units].sum(1, keepdim=True).expand(-1, where.stop - where.start)
+            for part, where in source_slices(batch, settings.cell)
+        ],
+        1,
+    )
     upper = (share * settings.max_sigma_share * units).clamp(min=lowest)
     return torch.minimum(sigma, upper.to(sigma.dtype))
 
@@ -138,7 +156,7 @@ def step(problem: Problem, state: OptimizerState) -> OptimizerState:
 def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(M, n): Eq. 5, or w alone; with an `anchor` (M, n) the sum of the standardised field and the weighted anchor."""
     power = 1 if settings.kernel == "sigma" else 2
-    z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell)
+    z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell, settings.word_field)
     if anchor is None or settings.anchor == 0 or settings.field == "free":
         return z
     return scaled(z, batch) + settings.anchor * anchor
@@ -179,8 +197,7 @@ def _warmup_step(
     collecting = (count <= settings.warmup_steps)[:, None]
     last = (count == settings.warmup_steps)[:, None]
     total = state.w_mean + gradients[0]  # during the warm-up Adam's first moment holds the sum
-    real = sources(batch, settings.cell)
-    start = torch.where(real, -settings.warmup_scale * total / _root_mean_square(total, batch, real), 0.0)
+    start = initial_w(total, batch, settings)
     anchor = state.anchor
     if settings.anchor and settings.field == "free":  # for the spans alone, see postprocess.span_order
         anchor = torch.where(last, scaled(start, batch), anchor)
@@ -204,6 +221,19 @@ def _warmup_step(
         step=count,
         anchor=anchor,
     )
+
+
+def initial_w(gradient: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
+    """(M, s): w after the warm-up, minus its gradient (M, s), with the root mean square `warmup_scale`.
+
+    Where inputs have several parts, a gradient counts relative to the weight of its source: a word takes a larger
+    share of the mask's size than a cell of pixels.
+    """
+    real = sources(batch, settings.cell)
+    if len(batch.parts) > 1:
+        weights = source_weights(batch, settings.cell)
+        gradient = torch.where(real, gradient / weights.clamp(min=1e-12), 0.0)
+    return torch.where(real, -settings.warmup_scale * gradient / _root_mean_square(gradient, batch, real), 0.0)
 
 
 def _root_mean_square(values: Tensor, batch: Batch, real: Tensor) -> Tensor:

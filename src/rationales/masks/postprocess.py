@@ -66,7 +66,7 @@ def final_scores(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings
         size = best_size(order, batch, target, settings).size if size is None else size
         size = size.repeat_interleave(batch.views)
         group = row_groups(batch)[: batch.masks]
-        if batch.grid is not None:
+        if batch.pixel_grid is not None:
             q, _ = edge(z, batch, size, CUT_SOFTNESS)
             return torch.sigmoid(_compressed(z - q[group][:, None]))
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, CUT_SOFTNESS))
@@ -220,7 +220,7 @@ def unit_order(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
     if settings.halo:
         halo = smooth(standardized.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
         order = order + settings.halo * longness * halo
-    if settings.closing and batch.grid is None:
+    if settings.closing and batch.pixel_grid is None:
         filling = grey_closing(order, mask_rows(batch.rows.real, batch), settings.closing) - order
         order = order + CLOSING_STRENGTH * longness * filling
     return order
@@ -247,7 +247,7 @@ def mask_size(keep: Tensor, batch: Batch) -> Tensor:
 
 def size_candidates(batch: Batch) -> Tensor:
     """(sizes, I), rising: shares of the units that an input's rationale may have; may contain duplicates."""
-    shares = SIZES if batch.grid is None else GRID_SIZES
+    shares = SIZES if batch.pixel_grid is None else GRID_SIZES
     candidates = torch.tensor(shares, device=batch.device, dtype=batch.dtype)[:, None]
     return torch.maximum(candidates, (1 / unit_count(batch)).clamp(max=MIN_SIZE))
 
@@ -303,7 +303,7 @@ def _probabilities(
         return (order[batch.rows.mask] > thresholds[:, row_groups(batch), None]) & batch.rows.real
 
     real = batch.rows.real
-    if batch.grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
+    if batch.pixel_grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
         at_once = max(1, GRID_KEEPS_AT_ONCE.get(batch.device.type, 0) // (2 * real.numel()))
         keeps = (rationale_keep(thresholds) for thresholds in torch.split(q, at_once))
         pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in keeps]

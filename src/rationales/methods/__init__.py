@@ -20,6 +20,7 @@ from rationales.methods.cam.grad_cam_plus_plus import GradCamPlusPlus
 from rationales.methods.cam.guided_grad_cam import GuidedGradCam
 from rationales.methods.cam.score_cam import ScoreCam
 from rationales.methods.gradient.deep_lift import DeepLift
+from rationales.methods.gradient.excitation_backprop import ExcitationBackprop
 from rationales.methods.gradient.gradient_shap import GradientShap
 from rationales.methods.gradient.guided_backpropagation import GuidedBackpropagation
 from rationales.methods.gradient.input_x_gradient import InputXGradient
@@ -40,6 +41,7 @@ from rationales.methods.perturbation.loo_empty import LooEmpty
 from rationales.methods.perturbation.loo_pad import LooPad
 from rationales.methods.perturbation.loo_unk import LooUnk
 from rationales.methods.perturbation.occlusion import Occlusion
+from rationales.methods.perturbation.rise import Rise
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.perturbation.solvex import Solvex
 from rationales.methods.random import Random
@@ -50,8 +52,8 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant, AmlPretrained, AmlFinetuned),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam),
-        *(Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
+        *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam, ExcitationBackprop),
+        *(Occlusion, Rise, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
         *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
         *(LlmRanking, Random),

@@ -118,6 +118,14 @@ def _is_language_model(request: LoadRequest) -> bool:
     return request.pretrained_kind == "prompt" or (asks_for_prompt and str(request.source) not in CATALOGUE)
 
 
+def _is_image_text(request: LoadRequest) -> bool:
+    if request.preprocessor is None:
+        return request.pretrained_kind == "image-text"
+    from rationales.models.multimodal.loading import is_image_text_preprocessor
+
+    return is_image_text_preprocessor(request.preprocessor)
+
+
 def _loader(module: str, function: str, *options: str) -> Callable[[LoadRequest], Any]:
     """Loads a model by a function that is imported when it is called, with these fields of the request."""
 
@@ -159,6 +167,16 @@ _AUDIO = Kind(
 )
 # In the order in which they are tried: text is last and takes everything else.
 KINDS = (
+    Kind(
+        name="image-text",
+        noun="image with a text",
+        units="words and pixels",
+        inputs_at_once=32,
+        suggested_baselines="'unk; black', 'mask; noise', 'pad; blur-20'",
+        default_model="",
+        recognise=_is_image_text,
+        load=_loader("rationales.models.multimodal.loading", "load_image_text", "labels"),
+    ),
     _AUDIO,
     # loaded as `audio`; the model is of this kind if its front end returns spectrograms
     replace(_AUDIO, name="spectrogram", units="bins", inputs_at_once=16),

@@ -8,6 +8,8 @@ from typing import Any
 from torch import nn
 
 from rationales.errors import ModelError
+from rationales.models.multimodal.architectures import ARCHITECTURES
+from rationales.models.multimodal.pair_network import is_pair_network
 from rationales.models.pretrained import hub_reachable
 from rationales.models.quiet import quiet_transformers
 
@@ -18,17 +20,21 @@ TASKS = {"audio": "Audio", "image": "Image", "text": "Sequence"}
 
 
 def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
-    """`text`, `image`, `audio` or `prompt` for a hub id, a folder or a file; None if it cannot be read.
+    """`text`, `image`, `audio`, `image-text` or `prompt` for a hub id, a folder or a file; None if it cannot be read.
 
     `prompt` is a causal language model, also as a GGUF file or an adapter. Raises a ModelError for a configuration that
     belongs to neither a classifier nor a language model, such as that of a bare encoder.
     """
     if name.endswith(GGUF) or (Path(name) / ADAPTER_FILE).is_file():
         return LANGUAGE_MODEL
+    if is_pair_network(Path(name)):
+        return "image-text"
     config = _configuration(name, trust_remote_code)
     if config is None:
         return None
     architectures = [str(architecture) for architecture in getattr(config, "architectures", None) or ()]
+    if any(architecture in ARCHITECTURES for architecture in architectures):
+        return "image-text"
     kinds = [kind for kind in TASKS if _is_classifier(config, architectures, kind)]
     if kinds:
         return kinds[0]
@@ -38,7 +44,7 @@ def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
         return None
     raise ModelError(
         f"{name} is no trained classifier: its configuration names {', '.join(architectures)}; "
-        "give a model that was fine-tuned to classify texts, images or sounds"
+        "give a model that was fine-tuned to classify texts, images, sounds or images with texts"
     )
 
 

@@ -214,6 +214,15 @@ def test_evaluate_measures_a_function_by_deletion():
     assert np.mean(table["loo-empty"].cells["comprehensiveness"].values) > 0.8
 
 
+def test_the_default_protocol_measures_a_function_by_its_own_baseline():
+    examples = [rationales.Example(str(number), text, label="found") for number, text in enumerate(TEXTS)]
+    table = rationales.evaluate(keyword_model(), examples, methods=["loo-empty"], metrics=["comprehensiveness"])
+    assert table.protocol == replace(find_protocol("marc"), name="marc-functions", removal="baseline")
+    assert np.mean(table["loo-empty"].cells["comprehensiveness"].values) > 0.8
+    with pytest.raises(OptionError, match="deletes words"):
+        rationales.evaluate(keyword_model(), examples, methods=["loo-empty"], protocol="aml")
+
+
 def test_a_pipeline_of_transformers_is_its_network_so_that_gradient_methods_work():
     from transformers import pipeline
 

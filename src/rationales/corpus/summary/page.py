@@ -22,7 +22,7 @@ from rationales.corpus.summary.statistics import (
     top_words,
 )
 from rationales.errors import RationalesError
-from rationales.report.html.document import asset, footer, head
+from rationales.report.html.document import asset, footer, head, scrollable
 from rationales.report.html.marked_text import display_text, escape
 from rationales.report.html.page import page
 from rationales.report.wording import percent
@@ -187,7 +187,7 @@ def _record_sections(statistics: MethodStatistics) -> Iterator[str]:
     for name, heading, caption in RECORD_LISTS:
         body = "".join(map(_record_row, getattr(statistics, name).listed()))
         table = _listing(("Record", "", "label", "full", "rationale"), body)
-        yield f'<section><h3>{heading}</h3><p class="caption">{caption}</p><div class="wide">{table}</div></section>'
+        yield f'<section><h3>{heading}</h3><p class="caption">{caption}</p>{scrollable(table, heading)}</section>'
 
 
 def _record_row(record: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from rationales.errors import OptionError
 from rationales.evaluation.faithfulness.filling_in_turn import fill_in_turn
 from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows
-from rationales.evaluation.protocols import DELETE, FILL, IN_TURN, TOKENS, Protocol
+from rationales.evaluation.protocols import DELETE, FILL, FUNCTION_VARIANTS, IN_TURN, TOKENS, Protocol, find_protocol
 from rationales.models.batch import Batch
 from rationales.models.function.model import FunctionModel
 from rationales.models.image.model import ImageModel
@@ -55,6 +55,13 @@ class Variants:
         return Variants(levels.count.T, flip, untouched=None)
 
 
+def protocol_for(requested: str | Protocol, model: Model) -> Protocol:
+    """The protocol of this name for a model: of its kind of input, or of functions, which have no padding token."""
+    if isinstance(requested, str) and isinstance(model, FunctionModel):
+        requested = FUNCTION_VARIANTS.get(requested, requested)
+    return find_protocol(requested, model.kind)
+
+
 def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model:
     """The same model with the removal's baseline in place of its own; itself where the removal has none."""
     if removal in ("baseline", DELETE, FILL):
@@ -62,7 +69,10 @@ def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model
     if isinstance(model, ImageModel):
         return replace(model, baselines=(removal,) if isinstance(removal, str) else removal)
     if not isinstance(model, TextModel) or not isinstance(removal, str):
-        raise OptionError(f"{model.name} cannot have its units replaced by {removal}; use removal='baseline'")
+        raise OptionError(
+            f"{model.name} cannot have its units replaced by {removal}; use a protocol that deletes words, such as "
+            "ferret, or removal='baseline'"
+        )
     name = removal_baseline(model, removal)
     networks = [
         replace(network, baseline=baselines.vector(name, model.tokenizer, network.embedding))

@@ -46,10 +46,10 @@ class FewShotPrompt:
 
 
 _SENTIMENT_PROMPT = FewShotPrompt(
-    SENTIMENTS, PromptTemplate("Review: {text}\nSentiment:", examples=_REVIEWS, beginning=_SENTIMENT_TASK)
+    SENTIMENTS, PromptTemplate("Review: {text}\nSentiment:", examples=_REVIEWS, instruction=_SENTIMENT_TASK)
 )
 _EMOTION_PROMPT = FewShotPrompt(
-    EMOTIONS, PromptTemplate("Message: {text}\nEmotion:", examples=_MESSAGES, beginning=_EMOTION_TASK)
+    EMOTIONS, PromptTemplate("Message: {text}\nEmotion:", examples=_MESSAGES, instruction=_EMOTION_TASK)
 )
 PROMPTS = {"sst2": _SENTIMENT_PROMPT, "rt": _SENTIMENT_PROMPT, "imdb": _SENTIMENT_PROMPT, "emotion": _EMOTION_PROMPT}
 

@@ -69,6 +69,8 @@ class Encoder:
 
 def check_batch(method: str, batch: Batch) -> None:
     """Raise an OptionError for inputs other than texts and images."""
+    if batch.grid is None and batch.pixel_grid is not None:
+        raise OptionError(f"{method} reads the attention of encoders of texts or of images, not of both; {INSTEAD}")
     if not isinstance(batch, TextBatch) and batch.grid is None:
         raise OptionError(f"{method} reads the attention between words or patches, and sounds have neither; {INSTEAD}")
 

@@ -13,12 +13,12 @@ from torch.nn.functional import interpolate
 from rationales.errors import ModelError
 from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
 from rationales.methods.method import Method, Progress
-from rationales.methods.support.feature_maps import FeatureMap, feature_map_of, watch_outputs
 from rationales.models.batch import Batch
 from rationales.models.batch.batch import NO_GRADIENTS
 from rationales.models.batch.queries import to_rows
 from rationales.models.batch.rows import Block
 from rationales.models.classes import OUTPUTS, explained_output
+from rationales.models.image.feature_maps import FeatureMap, feature_maps_of, watch_outputs
 from rationales.options import option
 
 
@@ -38,7 +38,7 @@ class CamMethod(Method):
 
     def class_maps(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Tensor:
         """(S, n): the map of every row, 0 for padding."""
-        feature = feature_map_of(self.name, batch, self.layer)
+        feature = feature_maps_of(self.name, batch, self.layer)[-1]
         rows = batch.distinct
 
         def compute() -> Tensor:

@@ -12,10 +12,10 @@ from torch.nn.functional import interpolate
 from rationales.methods.cam.cam_method import weighted_map
 from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
 from rationales.methods.method import Attribution, Method, Progress
-from rationales.methods.support.feature_maps import FeatureMap, feature_map_of, watch_outputs
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_under_keeps
 from rationales.models.classes import OUTPUTS
+from rationales.models.image.feature_maps import FeatureMap, feature_maps_of, watch_outputs
 from rationales.options import option
 
 _SMALLEST_RANGE = 1e-12  # of a map; one that is constant keeps nothing
@@ -37,7 +37,7 @@ class ScoreCam(Method):
     layer: str = option("", "name of the sub-module whose output is used; by default the last one with feature maps")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        feature = feature_map_of(self.name, batch, self.layer)
+        feature = feature_maps_of(self.name, batch, self.layer)[-1]
         maps = batch.fit(lambda: self._maps(batch, feature))  # (M, C, h, w)
 
         def keeps(row: Tensor, channel: Tensor) -> Tensor:

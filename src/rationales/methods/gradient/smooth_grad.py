@@ -26,6 +26,7 @@ class SmoothGrad(GradientMethod):
     presets: ClassVar[Presets] = {
         "text": {"default": {}},
         "image": {"default": {"noise": 0.5}},  # about 15 % of a photograph's range, as in the paper
+        "image-text": {"default": {"noise": 0.5}},
     }
 
     reduce: str = option("norm", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)

@@ -55,7 +55,7 @@ class Lime(Method):
             raise OptionError("lime needs following, kernel and ridge of at least 0")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        if batch.grid is not None and self.following:
+        if batch.pixel_grid is not None and self.following:
             raise OptionError("lime's option following is for texts: cells of an image have no order")
         groups = feature_groups(batch, self.cell)
 

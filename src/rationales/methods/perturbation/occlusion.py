@@ -31,13 +31,14 @@ class Occlusion(Method):
         "text": {"default": {}, "paper": {"window": 5, "stride": 1}},
         "audio": {"default": {"window": 5}},
         "image": {"default": {"window": 32, "stride": 16}},
+        "image-text": {"default": {"window": 32, "stride": 16}},
         "spectrogram": {"default": {"window": 16, "stride": 8}},
     }
 
     window: int = option(
         0,
-        "units replaced at once; on an image, the side of a square; 0: one, plus one for every 25 units of the input, "
-        "at most five",
+        "units replaced at once; on an image, the side of a square, and words beside an image go one at a time; "
+        "0: one, plus one for every 25 units of the input, at most five",
     )
     stride: int = option(1, "units between the starts of two windows")
     output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
@@ -73,7 +74,7 @@ class Occlusion(Method):
         In a sentence nearly the same windows of five words cover every word, so that neighbours get the same score. In
         a long text the replacement of a single word has hardly any effect.
         """
-        if batch.grid is not None:
+        if batch.pixel_grid is not None:
             raise OptionError(
                 "occlusion adapts its window to texts only; for an image set its side in pixels, as window=32"
             )

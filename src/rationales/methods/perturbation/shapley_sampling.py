@@ -30,6 +30,7 @@ class ShapleySampling(Method):
     presets: ClassVar[Presets] = {
         "text": {"default": {}, "paper": {"orders": 25}},
         "image": {"default": {"orders": 10}},
+        "image-text": {"default": {"orders": 10}},
     }
 
     orders: int = option(25, "random orders; one forward pass per step of an order")

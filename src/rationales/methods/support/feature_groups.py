@@ -1,4 +1,4 @@
-"""Groups of units that are kept or replaced together: single words, square cells of pixels."""
+"""Groups of units that are kept or replaced together: single words, square cells of pixels, or both in parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FeatureGroups:
 
     member: Tensor | None  # (n,) the group of every unit; None: each unit is its own
     real: Tensor  # (S, g) groups that exist
-    shape: tuple[int, int] | None  # rows and columns of cells if units lie on a grid
+    shape: tuple[int, int] | None  # rows and columns of cells if units, or those of one part, lie on a grid
 
     @property
     def count(self) -> Tensor:
@@ -41,15 +41,32 @@ class FeatureGroups:
 
 
 def feature_groups(batch: Batch, cell: int = 0) -> FeatureGroups:
-    """The groups: single units on a line; cells of `cell` x `cell` pixels on a grid (0: 14 along the longer side)."""
+    """The groups: single units on a line; cells of `cell` x `cell` pixels on a grid (0: 14 along the longer side).
+
+    The groups of several parts follow each other in the order of the parts.
+    """
     if cell < 0:
         raise OptionError(f"the side of a cell is a number of pixels, or 0 for the default, not {cell}")
-    if batch.grid is None:
+    if batch.pixel_grid is None:
         return FeatureGroups(None, batch.rows.real, None)
-    height, width = batch.grid
+    members: list[Tensor] = []
+    shape, first = (0, 0), 0
+    for part in batch.parts:
+        if part.grid is None:
+            member = torch.arange(part.count, device=batch.device)
+        else:
+            member, shape = _cells(part.grid, cell, batch.device)
+        members.append(first + member)
+        first += part.count if part.grid is None else shape[0] * shape[1]
+    member = torch.cat(members)
+    real = torch.zeros(batch.size[0], first, device=batch.device, dtype=batch.dtype)
+    return FeatureGroups(member, real.index_add(1, member, batch.rows.real.to(batch.dtype)) > 0, shape)
+
+
+def _cells(grid: tuple[int, int], cell: int, device: torch.device) -> tuple[Tensor, tuple[int, int]]:
+    """(pixels,) the cell of every pixel, and the rows and columns of cells."""
+    height, width = grid
     side = cell or -(-max(height, width) // CELLS)
     shape = (-(-height // side), -(-width // side))
-    rows, columns = (torch.arange(size, device=batch.device) // side for size in (height, width))
-    member = (rows[:, None] * shape[1] + columns).flatten()
-    real = torch.zeros(batch.size[0], shape[0] * shape[1], device=batch.device, dtype=batch.dtype)
-    return FeatureGroups(member, real.index_add(1, member, batch.rows.real.to(batch.dtype)) > 0, shape)
+    rows, columns = (torch.arange(size, device=device) // side for size in (height, width))
+    return (rows[:, None] * shape[1] + columns).flatten(), shape

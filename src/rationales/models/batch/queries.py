@@ -30,6 +30,7 @@ class BlockInputs:
     unit_region: Tensor  # (R, *read), axes may be 1: the elements that belong to a unit
     key: Tensor  # (R,)
     normal_noise: Callable[[Tensor, Sequence[int], torch.dtype], Tensor]  # Batch.normal_noise
+    input_strength: Callable[[Tensor, Tensor], Tensor]  # Batch.input_strength
 
     def keys(self, variants: Tensor) -> Tensor:
         """(k,) -> (k * R,): a key for every row of every variant."""
@@ -46,10 +47,8 @@ class BlockInputs:
 
     @property
     def strength(self) -> Tensor:
-        """(R, 1, ...): the root mean square of the input over units."""
-        axes = tuple(range(1, self.full.dim()))
-        inside = self.unit_region.expand_as(self.full)
-        return ((self.full.square() * inside).sum(axes, keepdim=True) / inside.sum(axes, keepdim=True)).sqrt()
+        """(R, 1, ...), or for several parts (R, *read): the root mean square of the input over units."""
+        return self.input_strength(self.full, self.unit_region)
 
 
 Points = Callable[[BlockInputs, Tensor], tuple[Tensor, Tensor | None]]
@@ -86,7 +85,8 @@ def gradients(
             row = block.row
             full = batch.input_embeddings(row)
             empty = batch.all_replaced(row) if baseline else full
-            reading = BlockInputs(full, empty, batch.unit_region(row), batch.rows.key[row], batch.normal_noise)
+            region, key = batch.unit_region(row), batch.rows.key[row]
+            reading = BlockInputs(full, empty, region, key, batch.normal_noise, batch.input_strength)
             total = torch.zeros_like(full)
             for chunk in torch.split(torch.arange(variants, device=batch.device), block.variants):
                 with torch.no_grad():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -201,28 +202,22 @@ def windows(lengths: Sequence[int], capacity: int, overlap: int) -> list[Window]
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(f"a unit of {max(lengths)} tokens in windows of {capacity}")
-    remaining = sum(lengths)  # tokens from the window's first unit to the end
-    if remaining <= capacity:
+    ends = [0, *accumulate(lengths)]  # tokens before each unit, and all
+    if ends[-1] <= capacity:
         return [Window(0, len(lengths), (1.0,) * len(lengths))]
     overlap = min(overlap, capacity // 4)
     bounds: list[tuple[int, int]] = []
     first = 0
     while True:
+        remaining = ends[-1] - ends[first]
         number = max(-(-(remaining - overlap) // (capacity - overlap)), 1)  # windows still needed
         even = -(-(remaining + (number - 1) * overlap) // number)
-        last, size = first, 0
-        while last < len(lengths) and size < even and size + lengths[last] <= capacity:
-            size += lengths[last]
-            last += 1
+        last = min(bisect_left(ends, ends[first] + even), bisect_right(ends, ends[first] + capacity) - 1)
         bounds.append((first, last))
         if last == len(lengths):
             return _weigh(bounds, len(lengths))
-        first, shared = last, 0
         max_shared = min(overlap, capacity - lengths[last])  # every window has at least one new unit
-        while first - 1 > bounds[-1][0] and shared + lengths[first - 1] <= max_shared:
-            first -= 1
-            shared += lengths[first]
-        remaining -= size - shared
+        first = min(last, max(first + 1, bisect_left(ends, ends[last] - max_shared)))
 
 
 def _weigh(bounds: Sequence[tuple[int, int]], units: int) -> list[Window]:

@@ -11,7 +11,7 @@ from rationales.errors import InputError, ModelError
 from rationales.models.prompt.template import RenderedTemplate
 from rationales.models.text.tokens import (
     EncodedText,
-    Frame,
+    SpecialTokens,
     TextInput,
     TokenRow,
     assemble,
@@ -114,7 +114,9 @@ class PromptEncoder:
                 raise InputError(f"the tokenizer returns no tokens for {source.title}; there is nothing to explain")
             ranges.append((inside[0], inside[-1] + 1))
         cuts = [0, *(cut for part in ranges for cut in part), len(tokens.ids)]
-        frame = Frame([tokens.ids[cuts[i] : cuts[i + 1]] for i in range(0, len(cuts), 2)], None, [0] * len(ranges))
+        frame = SpecialTokens(
+            [tokens.ids[cuts[i] : cuts[i + 1]] for i in range(0, len(cuts), 2)], None, [0] * len(ranges)
+        )
         fixed = sum(len(ids) for ids in frame.ids)
         settings.check_room(fixed, len(texts), self)
         parts = []

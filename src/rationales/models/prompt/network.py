@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rationales.errors import ModelError
 from rationales.models.prompt.labels import LabelTree
+from rationales.models.prompt.prefix_attention import UnsupportedAttentionError, shared_prefix
 from rationales.models.prompt.prefix_cache import PrefixStates, Versions, prefix_states, weight_versions
 
 _TREE = "tree_"  # prefix of the buffers that hold the label tree
@@ -78,6 +79,7 @@ class PromptNetwork(nn.Module):
             self.register_buffer(_TREE + name, value.to(device))
         self.train(language_model.training)
         self._prepared: _Prepared | None = None
+        self._shares_prefix = True  # until the model's attention turns out to be another
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_prepared": None}  # a copy computes its own prefix
@@ -147,13 +149,7 @@ class PromptNetwork(nn.Module):
             position = torch.cat([position, first + lengths[:, None] + tree.depth], 1)
             readouts = torch.cat([readouts, size + torch.arange(tree.nodes, device=device).expand(rows, -1)], 1)
         with _read_at(self.language_model, readouts):
-            output = self.language_model(
-                inputs_embeds=words,
-                attention_mask=self._masks(position, lengths, tree, words.dtype),
-                position_ids=position,
-                past_key_values=prefix.cache(rows),
-                use_cache=True,
-            )
+            output = self._run(words, position, lengths, prefix)
         logits: Tensor = output.logits if hasattr(output, "logits") else output[0]
         if logits.shape[1] != readouts.shape[1]:  # the output layer could not be hooked
             logits = logits.gather(1, readouts.to(logits.device)[..., None].expand(-1, -1, logits.shape[-1]))
@@ -165,24 +161,44 @@ class PromptNetwork(nn.Module):
             scores = torch.cat([scores, _log_complement(scores)], 1)
         return scores
 
-    def _masks(self, position: Tensor, lengths: Tensor, tree: LabelTree, dtype: torch.dtype) -> Any:
-        """What a token sees: a mask (1 or R, 1, T, P + T), or one for each type of layer."""
-        config = self.config.get_text_config()
-        window = getattr(config, "sliding_window", None)
-        types = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-        visible = _visible(position, lengths, tree, self.prefix_length)
+    def _run(self, words: Tensor, position: Tensor, lengths: Tensor, prefix: PrefixStates) -> Any:
+        """The language model's output for rows behind the prefix, which is shared, or copied where it has to be."""
+        tree, config = self.tree, self.config.get_text_config()
+        if prefix.keys and self._shares_prefix:
+            try:
+                with shared_prefix(config, prefix):
+                    masks = self._masks(position, lengths, tree, words.dtype, of_prefix=False)
+                    return self.language_model(
+                        inputs_embeds=words, attention_mask=masks, position_ids=position, use_cache=False
+                    )
+            except UnsupportedAttentionError:
+                self._shares_prefix = False
+        masks = self._masks(position, lengths, tree, words.dtype, of_prefix=True)
+        return self.language_model(
+            inputs_embeds=words,
+            attention_mask=masks,
+            position_ids=position,
+            past_key_values=prefix.cache(len(words)),
+            use_cache=True,
+        )
+
+    def _masks(self, position: Tensor, lengths: Tensor, tree: LabelTree, dtype: torch.dtype, *, of_prefix: bool) -> Any:
+        """What a token sees: a mask (1 or R, 1, T, P + T), or one for each type of layer.
+
+        `of_prefix`: whether it covers the prefix also where all of the prefix is seen.
+        """
+        config, device = self.config.get_text_config(), position.device
+        window, types = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+        if types is not None and "sliding_attention" not in types:
+            window = None
+        visible = _visible(position, lengths, tree, self.prefix_length if of_prefix or window is not None else 0)
         full = _additive(visible, dtype)
         if window is None:
             return full
-        keys = torch.cat(
-            [torch.arange(self.prefix_length, device=position.device).expand(len(position), -1), position], 1
-        )
+        keys = torch.cat([torch.arange(self.prefix_length, device=device).expand(len(position), -1), position], 1)
         near = (position[:, :, None] - keys[:, None, :] < window)[:, None]
         sliding = _additive(visible & near, dtype)
-        has_types = getattr(config, "layer_types", None) is not None
-        if not has_types:
-            return sliding
-        return {"full_attention": full, "sliding_attention": sliding} if types else full
+        return sliding if types is None else {"full_attention": full, "sliding_attention": sliding}
 
 
 def _visible(position: Tensor, lengths: Tensor, tree: LabelTree, prefix: int) -> Tensor:

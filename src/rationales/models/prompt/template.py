@@ -22,6 +22,7 @@ class PromptTemplate:
     """A prompt with a place for the text, `{text}`, and for models of text pairs another, `{pair}`.
 
     `examples`: worked examples before the text (few-shot), each a tuple (text, label) or ((text, pair), label).
+    `instruction`: what stands once at the beginning, before the worked examples; in a chat, of the first user's turn.
     `chat`: the prompt is the user's turn of a chat, rendered by the tokenizer's chat template; examples are earlier
     turns, and `system` is the system message. `separator`: what stands between the prompt and a label; None: a space
     behind a letter, a digit or one of `:;,.?!=>)-`, else nothing.
@@ -32,6 +33,7 @@ class PromptTemplate:
     system: str | None = None
     examples: tuple[tuple[Any, str], ...] = ()
     separator: str | None = None
+    instruction: str = ""
 
     def __post_init__(self) -> None:
         for place in (TEXT, PAIR):
@@ -72,7 +74,7 @@ class PromptTemplate:
             _filled(self.text, text) + self.separator_before(_filled(self.text, text)) + label
             for text, label in self.examples
         ]
-        prompt = BETWEEN_EXAMPLES.join(
+        prompt = self.instruction + BETWEEN_EXAMPLES.join(
             [*worked, self.text.replace(TEXT, _SENTINELS[TEXT]).replace(PAIR, _SENTINELS[PAIR])]
         )
         return self._cut(prompt, special_tokens=True)
@@ -88,6 +90,8 @@ class PromptTemplate:
             ]
         question = self.text.replace(TEXT, _SENTINELS[TEXT]).replace(PAIR, _SENTINELS[PAIR])
         messages.append({"role": "user", "content": question})
+        first_turn = next(message for message in messages if message["role"] == "user")
+        first_turn["content"] = self.instruction + first_turn["content"]
         try:
             prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         except Exception as error:  # templates raise what they like, for instance for a system message

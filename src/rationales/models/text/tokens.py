@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, product
+from functools import partial
+from itertools import accumulate, chain, pairwise, product, repeat
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from rationales.errors import InputError, ModelError
 from rationales.models.batch.rows import Window, windows
@@ -17,6 +20,7 @@ from rationales.rationale import Unit
 
 _NO_CHARACTER = "\ufffd"  # decoded from bytes that are no complete character
 _TOGETHER = 8  # most tokens that form one character
+_NEW_UNIT = partial(tuple.__new__, Unit)  # as Unit._make, without a Python call for each word
 PART_GAP = 1000.0  # between the positions of a text and its pair, further than any smoothing kernel reaches
 
 
@@ -84,12 +88,12 @@ class TextPart:
     owner: list[int]
 
     def lengths(self) -> list[int]:
-        count = Counter(self.owner)
-        return [count[unit] for unit in range(len(self.units))]
+        lengths: list[int] = np.bincount(self.owner, minlength=len(self.units)).tolist()
+        return lengths
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpecialTokens:
     """The special tokens around the parts: `ids` and token types before, between and after them."""
 
     ids: list[list[int]]
@@ -186,23 +190,36 @@ def longest_unit(capacity: int, parts: int = 1) -> int:
     return capacity // (2 * parts) or 1
 
 
-def assemble(source: TextInput, parts: Sequence[TextPart], frame: Frame, limit: int, overlap: int) -> EncodedText:
+def assemble(
+    source: TextInput, parts: Sequence[TextPart], frame: SpecialTokens, limit: int, overlap: int
+) -> EncodedText:
     """The units and rows of a text whose parts and fixed tokens are known; rows have at most `limit` tokens."""
     texts = [source.text] if source.pair is None else [source.text, source.pair]
     capacity = limit - sum(len(special) for special in frame.ids)
     if not all(part.units for part in parts):
         raise InputError(f"the tokenizer returns no tokens for {source.title}; there is nothing to explain")
-    units = tuple(
-        Unit(text[start:end], start, end, number)
-        for number, (text, part) in enumerate(zip(texts, parts, strict=True))
-        for start, end in part.units
+    units_of_parts = (
+        _units(text, part.units, number) for number, (text, part) in enumerate(zip(texts, parts, strict=True))
     )
+    units = tuple(chain.from_iterable(units_of_parts))
     capacities, lengths = _part_capacities(parts, capacity), [part.lengths() for part in parts]
     if any(max(tokens) > capacity for tokens, capacity in zip(lengths, capacities, strict=True)):
         raise ModelError(f"segments of {limit} tokens are too short: a character of {source.title} does not fit")
     cuts = [windows(tokens, capacity, overlap) for tokens, capacity in zip(lengths, capacities, strict=True)]
     rows = tuple(_row(parts, frame, choice, [len(cut) for cut in cuts]) for choice in product(*cuts))
     return EncodedText(source, units, rows)
+
+
+def special_tokens(text: str, tokenizer: Any) -> SpecialTokens:
+    """The special tokens around this text."""
+    return _frame(_tokenize_each([text], tokenizer))
+
+
+def _units(text: str, extents: Sequence[Extent], text_index: int) -> Iterator[Unit]:
+    """The units at these extents of a text."""
+    starts, ends = zip(*extents, strict=True)
+    columns = ([text[start:end] for start, end in extents], starts, ends, repeat(text_index))
+    return map(_NEW_UNIT, zip(*columns))  # noqa: B905  # the last has no end
 
 
 def _part_capacities(parts: Sequence[TextPart], capacity: int) -> list[int]:
@@ -325,7 +342,7 @@ def _cut(text: str, unit: Extent, tokens: Sequence[Extent], longest: int) -> lis
     return pieces
 
 
-def _frame(tokenization: _Tokenization) -> Frame:
+def _frame(tokenization: _Tokenization) -> SpecialTokens:
     """The special tokens around the texts, read off the tokenizer's output for these very texts."""
     combined = tokenization.combined
     combined_ids, types = combined["input_ids"], combined.get("token_type_ids")
@@ -346,7 +363,7 @@ def _frame(tokenization: _Tokenization) -> Frame:
         cursor = start + len(part_ids)
     special.append(combined_ids[cursor:])
     special_types.append(types[cursor:] if types else [])
-    return Frame(special, special_types if types else None, part_types)
+    return SpecialTokens(special, special_types if types else None, part_types)
 
 
 def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, added: Sequence[int]) -> int | None:
@@ -364,7 +381,7 @@ def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, adde
     return first_match
 
 
-def _row(parts: Sequence[TextPart], frame: Frame, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
+def _row(parts: Sequence[TextPart], frame: SpecialTokens, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
     """The row of one window of each part; `cuts` is the number of windows of each part."""
     ids, owner, types = list(frame.ids[0]), [-1] * len(frame.ids[0]), list(frame.types[0]) if frame.types else []
     units: list[int] = []

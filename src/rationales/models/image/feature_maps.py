@@ -21,6 +21,7 @@ from rationales.models.batch import Batch, Piece
 from rationales.models.batch.rows import normal
 from rationales.models.fast.precision import weights_fingerprint
 
+NO_FEATURE_MAPS = "the model has no feature maps"
 _EXTRA = 8  # most tokens before those of the patches: class, distillation, registers
 _NEVER = (nn.Dropout, nn.Softmax, nn.Linear)  # outputs may have the shape of feature maps, but are none
 _LISTED = 8  # layers in a message
@@ -65,7 +66,7 @@ class _ModuleOutput:
     layout: FeatureLayout
 
 
-_remembered: WeakKeyDictionary[nn.Module, tuple[object, FeatureMap]] = WeakKeyDictionary()
+_remembered: WeakKeyDictionary[nn.Module, tuple[object, list[FeatureMap]]] = WeakKeyDictionary()
 
 
 def layout_of(shape: torch.Size, grid: tuple[int, int]) -> FeatureLayout | None:
@@ -82,47 +83,42 @@ def layout_of(shape: torch.Size, grid: tuple[int, int]) -> FeatureLayout | None:
     return None
 
 
-def find_feature_map(
+def find_feature_maps(
     module: nn.Module,
     run: Callable[[Tensor], Tensor],
     like: Tensor,
     grid: tuple[int, int],
     layer: str = "",
-    *,
     method: str = "grad-cam",
-    min_cells: int = 0,
-) -> FeatureMap:
-    """The last feature map that the logits depend on, or the output of the sub-module called `layer`.
+) -> list[FeatureMap]:
+    """All feature maps that the logits depend on, or those of the sub-module called `layer`, in the order of execution.
 
     `run`: input of a row -> logits; `like` (1, *read): its shape, device and type; `grid`: height and width. The choice
     is made on an image of noise, so that it depends on the model and not on the input, and is remembered as long as the
-    weights stay as they are. `method`: its name, for messages. `min_cells`: of the maps that have so many cells along
-    the longer side, if there are any, the last.
+    weights stay as they are. `method`: its name, for messages.
     """
-    state = (layer, grid, like.shape, like.dtype, min_cells, weights_fingerprint(module))
+    state = (layer, grid, like.shape, like.dtype, weights_fingerprint(module))
     remembered = _remembered.get(module)
     if remembered is None or remembered[0] != state:
-        remembered = _remembered[module] = (state, _search(module, run, like, grid, layer, method, min_cells))
+        remembered = _remembered[module] = (state, _search(module, run, like, grid, layer, method))
     return remembered[1]
 
 
+def noise_like(values: Tensor) -> Tensor:
+    """An input of noise, always the same, of the shape of `values` (1, *read)."""
+    return normal(torch.zeros(1, dtype=torch.int64, device=values.device), values.shape[1:], values.dtype)
+
+
 def _search(
-    module: nn.Module,
-    run: Callable[[Tensor], Tensor],
-    like: Tensor,
-    grid: tuple[int, int],
-    layer: str,
-    method: str,
-    min_cells: int,
-) -> FeatureMap:
+    module: nn.Module, run: Callable[[Tensor], Tensor], like: Tensor, grid: tuple[int, int], layer: str, method: str
+) -> list[FeatureMap]:
     named = dict(module.named_modules())
-    noise = normal(torch.zeros(1, dtype=torch.int64, device=like.device), like.shape[1:], like.dtype)
     module_outputs: list[tuple[str, Tensor]] = []
     with torch.enable_grad(), ExitStack() as stack:
         for name, submodule in named.items():
             if name and (name == layer or not isinstance(submodule, _NEVER)):
                 stack.enter_context(watch_outputs(submodule, _noting(module_outputs, name)))
-        logits = run(noise.requires_grad_().clone())
+        logits = run(noise_like(like).requires_grad_().clone())
     calls: Counter[str] = Counter()
     candidates: list[_ModuleOutput] = []
     for name, value in module_outputs:
@@ -140,9 +136,7 @@ def _search(
             f"layers give: {', '.join(shapes) or 'no tensors'}; use integrated-gradients or occlusion"
         )
     used = _with_gradient(candidates, logits) or candidates
-    fine = [candidate for candidate in used if max(candidate.layout.height, candidate.layout.width) >= min_cells]
-    last = (fine or used)[-1]
-    return FeatureMap(last.name, named[last.name], last.layout, last.call)
+    return [FeatureMap(candidate.name, named[candidate.name], candidate.layout, candidate.call) for candidate in used]
 
 
 def _check_layer(
@@ -209,8 +203,13 @@ def _patches(grid: tuple[int, int]) -> list[tuple[int, int]]:
     return [(grid[0] // side, grid[1] // side) for side in range(1, min(grid) // 2 + 1)]
 
 
-def feature_map_of(method: str, batch: Batch, layer: str = "", min_cells: int = 0) -> FeatureMap:
-    """The feature map of a batch's model that the method of this name uses (`find_feature_map`)."""
+def feature_maps_of(method: str, batch: Batch, layer: str = "") -> list[FeatureMap]:
+    """The feature maps of a batch's model for the method of this name (`find_feature_maps`); there is at least one."""
+    if batch.grid is None and batch.pixel_grid is not None:
+        raise OptionError(
+            f"{method} scores the pixels of an image and no words beside it; use integrated-gradients, saliency, "
+            "occlusion or marc"
+        )
     if batch.grid is None:
         raise OptionError(
             f"{method} needs feature maps of an image, which text models and models of waveforms do not have; "
@@ -218,12 +217,11 @@ def feature_map_of(method: str, batch: Batch, layer: str = "", min_cells: int = 
         )
     first = torch.zeros(1, dtype=torch.long, device=batch.device)
     piece = Piece(first, first, 0, batch.cost()[0])
-    return find_feature_map(
+    return find_feature_maps(
         batch.modules[0],
         lambda pixels: batch.forward_from(piece, pixels),
         batch.input_embeddings(first),
         batch.grid,
         layer,
-        method=method,
-        min_cells=min_cells,
+        method,
     )
