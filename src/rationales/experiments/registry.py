@@ -159,6 +159,12 @@ def _input_marginalization(name: str, title: str, where: str, data: str) -> Expe
 _AML_DATA = "the data sets sst-2, rotten-tomatoes, imdb and emotion in one folder (--data)"
 _AML = (
     ("aml-table1", "Faithfulness of twelve methods on four data sets and three encoders", "Table 1", _AML_DATA),
+    (
+        "aml-table2",
+        "Faithfulness on a language model that classifies four data sets by a prompt",
+        "Table 2",
+        f"{_AML_DATA}; the language model smollm2 (the extra llm)",
+    ),
     ("aml-table3", "Agreement with people", "Table 3", "the data sets sst-2, sst and eraser-movies (--data)"),
     ("aml-table4", "Ablations of AML's loss", "Table 4", "the data set emotion (--data)"),
     ("aml-table5", "Seconds and passes per example", "Table 5", "the data sets sst-2 and imdb (--data)"),

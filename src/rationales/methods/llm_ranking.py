@@ -44,6 +44,16 @@ class LlmRanking(Method):
             raise OptionError("llm-ranking needs a reply of at least one token")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        rankings = self.rankings(batch, target, progress)
+        texts, _ = self._open(batch)
+        values = [
+            torch.tensor(ranking.scores(len(encoded.units)), dtype=texts.dtype, device=texts.device)
+            for ranking, encoded in zip(rankings, texts.text_sources().encoded, strict=True)
+        ]
+        return Attribution(texts.spread(values), notes=[[_note(ranking)] for ranking in rankings])
+
+    def rankings(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> list[WordRanking]:
+        """What the language model's reply says of each input's words; `target` is (inputs,)."""
         texts, network = self._open(batch)
         sources = texts.text_sources()
         tokenizer, labels = sources.tokenizer, [network.config.id2label[index] for index in range(texts.classes)]
@@ -52,7 +62,8 @@ class LlmRanking(Method):
             chat_prompt(tokenizer, ranking_question(_full_text(encoded.source), labels[label], chat=is_chat))
             for encoded, label in zip(sources.encoded, target.tolist(), strict=True)
         ]
-        limit, rankings = token_limit(network.language_model, tokenizer), []
+        limit = token_limit(network.language_model, tokenizer)
+        rankings: list[WordRanking] = []
         for begin in range(0, len(prompts), TEXTS_AT_ONCE):
             chunk = slice(begin, begin + TEXTS_AT_ONCE)
             replies = generate_replies(network.language_model, tokenizer, prompts[chunk], self.max_tokens, limit)
@@ -60,12 +71,7 @@ class LlmRanking(Method):
                 rankings.append(read_ranking(reply, [unit.text for unit in encoded.units]))
             if progress is not None:
                 progress(len(rankings) / len(prompts))
-        values = [
-            torch.tensor(ranking.scores(len(encoded.units)), dtype=texts.dtype, device=texts.device)
-            for ranking, encoded in zip(rankings, sources.encoded, strict=True)
-        ]
-        notes = [[_note(ranking, len(set(ranking.order)))] for ranking in rankings]
-        return Attribution(texts.spread(values), notes=notes)
+        return rankings
 
     def _open(self, batch: Batch) -> tuple[TextBatch, PromptNetwork]:
         """The batch and the network of its language model, which must be able to write."""
@@ -88,8 +94,8 @@ def _full_text(source: object) -> str:
     return str(getattr(source, "text", "")) + (f"\n{pair}" if pair is not None else "")
 
 
-def _note(ranking: WordRanking, ranked: int) -> Note:
-    if not ranked:
+def _note(ranking: WordRanking) -> Note:
+    if not ranking.order:
         message = "the language model named no word of the text, so all scores are 0"
         return Note("no-ranking", f"{message}; {ranking.invented} words of its reply are not in the text")
     message = f"the language model named {ranking.named} words, of which {ranking.invented} are not in the text"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rationales.errors import ModelError
-from rationales.models.delta import delta_location, open_delta
+from rationales.models.delta import DELTA_FOLDER, delta_location, open_delta
 from rationales.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -144,6 +144,27 @@ def _open_smollm2(_device: str) -> tuple[nn.Module, Any]:
     return open_gguf(path)
 
 
+def _adapter_entry(name: str, summary: str) -> CatalogueEntry:
+    """A language model with an adapter that is stored in zoo/."""
+    folder = DELTA_FOLDER / name
+
+    def where() -> str | None:
+        return str(folder) if (folder / "adapter_config.json").is_file() and _smollm2_file() is not None else None
+
+    def open_tuned(_device: str) -> tuple[nn.Module, Any]:
+        from rationales.models.prompt.loading import open_adapter
+
+        if not (folder / "adapter_config.json").is_file():
+            raise ModelError(f"{name} needs its adapter: python -m zoo.prompt_adapter makes {folder}")
+        return open_adapter(folder, None, False)
+
+    return CatalogueEntry(name, summary, where, open_tuned)
+
+
+ADAPTERS = {  # name -> summary; made by zoo/prompt_adapter.py, with labels and a template of their own
+    "smollm2-emotion": "six emotions of short messages, by smollm2 with an adapter",
+    "smollm2-sst2": "sentiment of sentences and phrases, by smollm2 with an adapter",
+}
 LANGUAGE_MODELS = {  # name -> entry; with a template and labels they classify texts
     "smollm2": CatalogueEntry(
         "smollm2",
@@ -151,4 +172,5 @@ LANGUAGE_MODELS = {  # name -> entry; with a template and labels they classify t
         lambda: str(path.parent) if (path := _smollm2_file()) is not None else None,
         _open_smollm2,
     ),
+    **{name: _adapter_entry(name, summary) for name, summary in ADAPTERS.items()},
 }

@@ -66,17 +66,20 @@ class PromptTemplate:
         """The same template with these worked examples before the text."""
         return replace(self, examples=tuple(examples))
 
-    def render(self, tokenizer: Any) -> RenderedTemplate:
-        """The fixed parts of the prompt, as this tokenizer's chat template or plain text has them."""
-        if self.chat:
-            return self._render_chat(tokenizer)
+    def worked_prompt(self) -> str:
+        """The prompt as plain text, with its instruction and worked examples and the place of the text."""
         worked = [
             _filled(self.text, text) + self.separator_before(_filled(self.text, text)) + label
             for text, label in self.examples
         ]
-        prompt = self.instruction + BETWEEN_EXAMPLES.join(
-            [*worked, self.text.replace(TEXT, _SENTINELS[TEXT]).replace(PAIR, _SENTINELS[PAIR])]
-        )
+        return self.instruction + BETWEEN_EXAMPLES.join([*worked, self.text])
+
+    def render(self, tokenizer: Any) -> RenderedTemplate:
+        """The fixed parts of the prompt, as this tokenizer's chat template or plain text has them."""
+        if self.chat:
+            return self._render_chat(tokenizer)
+        question = self.text.replace(TEXT, _SENTINELS[TEXT]).replace(PAIR, _SENTINELS[PAIR])
+        prompt = self.worked_prompt().removesuffix(self.text) + question
         return self._cut(prompt, special_tokens=True)
 
     def _render_chat(self, tokenizer: Any) -> RenderedTemplate:
