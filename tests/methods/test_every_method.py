@@ -45,6 +45,7 @@ QUICK = {  # the invariants do not need a converged mask, nor many samples
     "sequential-ig": {"steps": 3},
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
+    "transition-attention": {"steps": 4},
     "lime": {"samples": 60},
     "kernel-shap": {"samples": 60},
     "shapley-sampling": {"orders": 2},

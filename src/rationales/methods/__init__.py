@@ -15,6 +15,7 @@ from rationales.methods.attention.chefer import Chefer
 from rationales.methods.attention.decompx import DecompX
 from rationales.methods.attention.globenc import GlobEnc
 from rationales.methods.attention.raw_attention import RawAttention
+from rationales.methods.attention.transition_attention import TransitionAttention
 from rationales.methods.cam.grad_cam import GradCam
 from rationales.methods.cam.grad_cam_plus_plus import GradCamPlusPlus
 from rationales.methods.cam.guided_grad_cam import GuidedGradCam
@@ -55,7 +56,7 @@ METHODS: dict[str, type[Method]] = {
         *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam, ExcitationBackprop),
         *(Occlusion, Rise, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
-        *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
+        *(RawAttention, AttentionRollout, Chefer, TransitionAttention, Alti, GlobEnc, DecompX),
         *(LlmRanking, Random),
     )
 }

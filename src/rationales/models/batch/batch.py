@@ -97,8 +97,8 @@ class Batch(ABC):
         raise OptionError("only the words of texts can be deleted; replace units by the baseline instead (`logits`)")
 
     def with_baseline(self, name: str) -> Batch:
-        """The same rows with another named baseline; only for texts."""
-        raise OptionError(f"only words of texts are replaced by {name}; load the model with another baseline")
+        """The same inputs with another named baseline; for texts, and for images with blurs."""
+        raise OptionError(f"units of this kind are not replaced by {name}; load the model with another baseline")
 
     # -- implemented by kinds of models with gradients at their input ---------------------------------------------
 

@@ -36,10 +36,11 @@ class BlockInputs:
         """(k,) -> (k * R,): a key for every row of every variant."""
         return fold(self.key.repeat(len(variants)), variants.repeat_interleave(len(self.key)))
 
-    def noisy(self, variants: Tensor, scale: float) -> Tensor:
-        """(k, R, *read): the input with Gaussian noise on its units; `scale` is relative to `strength`."""
+    def noisy(self, variants: Tensor, scale: float, of_range: bool = False) -> Tensor:
+        """(k, R, *read): the input with Gaussian noise on its units; `scale` is relative to `strength` or `extent`."""
         noise = self.normal_noise(fold(self.keys(variants), 0), self.full.shape[1:], self.full.dtype)
-        return self.full + scale * self.strength * self.unit_region * noise.view(len(variants), *self.full.shape)
+        size = self.extent if of_range else self.strength
+        return self.full + scale * size * self.unit_region * noise.view(len(variants), *self.full.shape)
 
     def along(self, values: Tensor) -> Tensor:
         """(k,) or (k, R) -> the same values with as many axes as (k, R, *read)."""
@@ -49,6 +50,14 @@ class BlockInputs:
     def strength(self) -> Tensor:
         """(R, 1, ...), or for several parts (R, *read): the root mean square of the input over units."""
         return self.input_strength(self.full, self.unit_region)
+
+    @property
+    def extent(self) -> Tensor:
+        """(R, 1, ...): the largest minus the smallest value of the input over units."""
+        axes = tuple(range(1, self.full.dim()))
+        outside = ~self.unit_region.expand_as(self.full)
+        highest = self.full.masked_fill(outside, -torch.inf).amax(axes, keepdim=True)
+        return highest - self.full.masked_fill(outside, torch.inf).amin(axes, keepdim=True)
 
 
 Points = Callable[[BlockInputs, Tensor], tuple[Tensor, Tensor | None]]
