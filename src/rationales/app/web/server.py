@@ -48,7 +48,7 @@ def application(service: ExplainService, host: str = "127.0.0.1", auth: tuple[st
         pwa=False,
         mcp_server=False,
         theme=theme(),
-        css=app_asset("app.css"),
+        head=f"<style>{app_asset('app.css')}</style>",  # as `css` Gradio would rewrite it
     )
     if host in LOOPBACK:  # a page elsewhere cannot reach this server under a name of its own
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
