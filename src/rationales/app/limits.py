@@ -22,7 +22,7 @@ class Limits:
     sound_seconds: float = 60.0
     table_bytes: int = 5_000_000
     table_rows: int = 200
-    seconds: float = 120.0  # of one request, once it runs
+    seconds: float = 300.0  # of one request, once it runs
     queue: int = 50  # requests that wait
     sessions: int = 100  # visitors whose last results are remembered
     session_seconds: float = 3_600.0  # after which the results of a visitor are forgotten

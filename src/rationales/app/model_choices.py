@@ -22,7 +22,7 @@ NEEDS_BY_KIND = {  # what only inputs of one kind have
     "text": frozenset({"texts", "attention", "a masker"}),
     "image": frozenset({"feature maps"}),
 }
-DEFAULT_METHODS = {"text": ("marc", "occlusion"), "image": ("marc", "grad-cam")}
+DEFAULT_METHODS = {"text": ("marc", "occlusion"), "image": ("grad-cam", "marc")}  # the quick one first
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +80,13 @@ class ModelChoices:
             model = load(source, device=device, trust_remote_code=trust_remote_code)
             self._loaded[title] = ServedModel(title, model)
         self._titles = [*self._loaded, *self._catalogue]  # those that were asked for come first
+
+    def add(self, title: str, model: Model) -> None:
+        """Offer a loaded model under this title, last in the list."""
+        if title in self._titles:
+            raise OptionError(f"two models are called {title}; give one of them another title")
+        self._loaded[title] = ServedModel(title, model)
+        self._titles.append(title)
 
     @property
     def titles(self) -> list[str]:

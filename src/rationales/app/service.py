@@ -13,7 +13,7 @@ from rationales.app.jobs import Job, VisitorJobs
 from rationales.app.limits import Limits
 from rationales.app.model_choices import ModelChoices
 from rationales.app.sessions import VisitorResults, VisitorStore
-from rationales.app.tables import explain_table, read_table
+from rationales.app.tables import check_table_model, explain_table, read_table
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.method_comparison import MethodComparison
 from rationales.rationale import Rationale
@@ -59,6 +59,7 @@ class ExplainService:
         if not upload:
             raise InputError("there is no table; choose a CSV file")
         served = self.choices.get(model)
+        check_table_model(served, method)
         texts, names = read_table(upload, column, self.limits)
         work = Job(lambda job: explain_table(served, texts, names, method, job), self.limits.seconds)
         return self.jobs.start(visitor, work)

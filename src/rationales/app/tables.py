@@ -39,11 +39,11 @@ def read_table(upload: str, column: str, limits: Limits) -> tuple[list[str], lis
 
 def chosen_column(header: Sequence[str], column: str, name: str) -> str:
     """The column of the texts: the one that was asked for, else `text`, else the only one."""
-    wanted_column = column.strip()
-    if wanted_column in header:
-        return wanted_column
-    if wanted_column:
-        raise OptionError(f"{name} has no column {wanted_column!r}; its columns are: {', '.join(header)}")
+    requested = column.strip()
+    if requested in header:
+        return requested
+    if requested:
+        raise OptionError(f"{name} has no column {requested!r}; its columns are: {', '.join(header)}")
     if DEFAULT_COLUMN in header:
         return DEFAULT_COLUMN
     if len(header) == 1:
@@ -51,12 +51,16 @@ def chosen_column(header: Sequence[str], column: str, name: str) -> str:
     raise OptionError(f"which column of {name} holds the texts? Its columns are: {', '.join(header)}")
 
 
-def explain_table(served: ServedModel, texts: Sequence[str], names: Sequence[str], method: str, job: Job) -> None:
-    """Explain all texts; the rationales become the results of the job."""
+def check_table_model(served: ServedModel, method: str) -> None:
+    """Raise an OptionError for a model that reads no texts, or a method that cannot explain it."""
     if served.noun != "text":
         raise OptionError(f"tables hold texts, and {served.title} reads {served.noun}s; choose a model of texts")
     if method not in served.methods:
         raise OptionError(f"{method!r} cannot explain {served.title}; there is: {', '.join(served.methods)}")
+
+
+def explain_table(served: ServedModel, texts: Sequence[str], names: Sequence[str], method: str, job: Job) -> None:
+    """Explain all texts; the rationales become the results of the job."""
     job.message = method
     with served.lock.long():
         job.report(0.0)

@@ -31,7 +31,7 @@ def serve(
             help="Ask for this user and password.", metavar="USER:PASSWORD", envvar="RATIONALES_AUTH", show_envvar=True
         ),
     ] = None,
-    time_limit: Annotated[float, Option(min=1.0, help="Seconds that one request may run.")] = 120.0,
+    time_limit: Annotated[float, Option(min=1.0, help="Seconds that one request may run.")] = 300.0,
     queue: Annotated[int, Option(min=1, help="Requests that may wait.")] = 50,
     max_characters: Annotated[int, Option(min=1, help="Characters of a text.")] = 20_000,
     max_upload: Annotated[float, Option(min=0.01, help="Megabytes of an image or a sound.")] = 10.0,

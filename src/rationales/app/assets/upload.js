@@ -1,5 +1,5 @@
 // A file is read in the browser and becomes the value as a data URL with its name; the server stores no file.
-const picker = element.querySelector("input");
+const settings = () => element.querySelector(".upload").dataset;
 
 function show(problem) {
   const value = props.value || "";
@@ -10,19 +10,21 @@ function show(problem) {
   label.textContent = problem || "";
   if (!value) return;
   const name = /^data:[^,]*;name=([^;,]*)/.exec(value);
-  label.textContent = name ? decodeURIComponent(name[1]) : props.noun;
-  if (props.preview === "none") return;
-  const media = document.createElement(props.preview);
-  if (props.preview === "img") media.alt = label.textContent; else media.controls = true;
+  label.textContent = name ? decodeURIComponent(name[1]) : settings().noun;
+  const {preview: tag} = settings();
+  if (tag === "none") return;
+  const media = document.createElement(tag);
+  if (tag === "img") media.alt = label.textContent; else media.controls = true;
   media.src = value;
   preview.append(media);
 }
 
 function take(file) {
   if (!file) return;
-  if (file.size > props.max_bytes) {
+  const most = Number(settings().bytes);
+  if (file.size > most) {
     props.value = "";
-    show(`${file.name} is larger than ${props.max_bytes / 1e6} MB, the limit of this server`);
+    show(`${file.name} is larger than ${most / 1e6} MB, the limit of this server`);
     return;
   }
   const reader = new FileReader();

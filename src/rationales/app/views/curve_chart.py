@@ -19,18 +19,20 @@ def curve_chart(rationale: Rationale) -> str:
     if curve is None or full is None or len(curve) < 2:
         return ""
     alone, without = (by_label[target] for by_label in (curve.rationale, curve.complement))
+    largest = curve.shares[-1] or 1.0  # below 1 where the model does not read all of an image
+    shares = [share / largest for share in curve.shares]
     lines = (
         f'<line class="full" x1="0" x2="{WIDTH}" y1="{_y(full)}" y2="{_y(full)}"/>'
-        f'<polyline class="without" points="{_points(curve.shares, without)}"/>'
-        f'<polyline class="alone" points="{_points(curve.shares, alone)}"/>'
+        f'<polyline class="without" points="{_points(shares, without)}"/>'
+        f'<polyline class="alone" points="{_points(shares, alone)}"/>'
     )
-    share = float(rationale.selected().mean()) if len(rationale.units) else 0.0
+    share = min(float(rationale.selected().mean()) / largest, 1.0) if len(rationale.units) else 0.0
     chosen = f'<line class="size" x1="{share * WIDTH:.1f}" x2="{share * WIDTH:.1f}" y1="0" y2="{HEIGHT}"/>'
     noun, unit = input_noun(rationale), unit_name(rationale)
     summary = (
         f"Probability of {target} by the share of {unit}s selected. Full {noun}: {percent(full)}. "
-        f"At half of the {unit}s: {percent(_middle(curve.shares, alone))} alone, "
-        f"{percent(_middle(curve.shares, without))} without them."
+        f"At half of the {unit}s: {percent(_middle(shares, alone))} alone, "
+        f"{percent(_middle(shares, without))} without them."
     )
     return (
         '<figure class="curve"><figcaption>Probability of '

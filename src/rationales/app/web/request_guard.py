@@ -15,9 +15,9 @@ Send = Callable[[Message], Awaitable[None]]
 # API use none of them.
 CLOSED = (
     *("file", "upload", "proxy", "stream", "deep_link", "custom_component", "component_server", "process_recording"),
-    *("vibe", "undo-vibe", "run-history", "runs", "dev", "profiling", "mcp"),
+    *("vibe", "undo-vibe", "run-history", "runs", "dev", "profiling", "mcp", "monitoring", "svelte"),
 )
-PREFIX = "/gradio_api/"
+PREFIX = "gradio_api/"
 POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -75,8 +75,8 @@ class RequestGuard:
 
 def is_closed(path: str) -> bool:
     """Whether a path belongs to a route that the page and the API do not use."""
-    name = path[len(PREFIX) :] if path.startswith(PREFIX) else path.lstrip("/")
-    return name.startswith(CLOSED) or path.startswith(("/monitoring", "/svelte"))
+    name = path.lstrip("/").removeprefix(PREFIX).lstrip("/")
+    return name.startswith(CLOSED)
 
 
 def with_headers(send: Send) -> Send:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hmac
 import socket
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -45,7 +48,7 @@ def application(service: ExplainService, host: str = "127.0.0.1", auth: tuple[st
         pwa=False,
         mcp_server=False,
         theme=theme(),
-        css=app_asset("app.css"),
+        head=f"<style>{app_asset('app.css')}</style>",  # as `css` Gradio would rewrite it
     )
     if host in LOOPBACK:  # a page elsewhere cannot reach this server under a name of its own
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
@@ -85,6 +88,34 @@ def address_of(listener: socket.socket) -> str:
 
 def run_server(service: ExplainService, listener: socket.socket, host: str, auth: tuple[str, str] | None) -> None:
     """Serve until Ctrl-C; running jobs are stopped then."""
+    server = _server(service, host, auth)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        service.jobs.stop_all()
+
+
+@contextmanager
+def background_server(
+    service: ExplainService, host: str = "127.0.0.1", port: int = 0, auth: tuple[str, str] | None = None
+) -> Iterator[str]:
+    """Serve in a thread inside the block; yields the address. Port 0 takes a free one."""
+    listener = bound_socket(host, port)
+    server = _server(service, host, auth)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.02)
+        yield address_of(listener)
+    finally:
+        service.jobs.stop_all()
+        server.should_exit = True
+        thread.join(2 * SHUTDOWN_SECONDS)
+        listener.close()
+
+
+def _server(service: ExplainService, host: str, auth: tuple[str, str] | None) -> uvicorn.Server:
     config = uvicorn.Config(
         application(service, host, auth),
         log_level="warning",
@@ -92,7 +123,4 @@ def run_server(service: ExplainService, listener: socket.socket, host: str, auth
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    try:
-        uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        service.jobs.stop_all()
+    return uvicorn.Server(config)

@@ -19,7 +19,8 @@ def upload_box(noun: str, accept: str, max_bytes: int, preview: str, **options: 
     """A box to choose or drop a file; its value is a data URL. `preview`: img, audio or none."""
     article = "an" if noun[0] in "aeiou" else "a"
     template = (
-        f'<div class="upload"><label><span class="title">{escape(noun.capitalize())}</span>'
+        f'<div class="upload" data-noun="{escape(noun)}" data-preview="{preview}" data-bytes="{max_bytes}">'
+        f'<label><span class="title">{escape(noun.capitalize())}</span>'
         f'<span class="hint">Drop {article} {escape(noun)} here, or click to choose a file</span>'
         f'<input type="file" accept="{escape(accept)}"></label>'
         '<div class="preview"></div><p class="name" role="status"></p>'
@@ -29,9 +30,6 @@ def upload_box(noun: str, accept: str, max_bytes: int, preview: str, **options: 
         "",
         html_template=template,
         js_on_load=app_asset("upload.js"),
-        noun=noun,
-        max_bytes=max_bytes,
-        preview=preview,
         **options,
     )
 
