@@ -17,15 +17,19 @@ from rationales.methods import METHODS
 TEXTS = [
     "Dull.",
     "I did not like the soup, but the bread wasn't bad at all!",
-    "Every morning the baker carried twelve loaves up the hill; " * 6,  # several segments
+    "Every morning the baker carried twelve loaves up the hill; " * 3,  # several segments
 ]
 PROMPT = {"labels": ["good", "not good", "bad"], "template": "The boat. Review: {text}\nSentiment:"}
 METHODS_OF_TEXTS = [name for name in METHODS if name not in (*PICTURES, *INSIDE)]
-SOME_METHODS = ["marc", "integrated-gradients", "occlusion", "loo-empty"]
+SOME_METHODS = [
+    "marc",
+    "loo-empty",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("occlusion", "saliency")),
+]
 
 
 def load(family="llama", **options):
-    return rationales.load(*tiny_language_model(family), **PROMPT, **options)
+    return rationales.load(*tiny_language_model(family), **PROMPT, segment=90, **options)
 
 
 def check_alone_and_together(model, method):
@@ -44,7 +48,7 @@ def check_alone_and_together(model, method):
             rebuilt += text[cursor : unit.start] + unit.text
             cursor = unit.end
         assert rebuilt + text[cursor:] == text
-        assert np.array_equal(alone.scores, explain(model, text, method).scores)  # the same seed, the same bits
+    assert np.array_equal(alone.scores, explain(model, text, method).scores)  # the same seed, the same bits
 
 
 def check_left_as_it_was(family, method):
