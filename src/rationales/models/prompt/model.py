@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from torch import Tensor
@@ -13,10 +13,10 @@ from rationales.models.batch.execution import garbage_collection_paused, token_b
 from rationales.models.display import label_list
 from rationales.models.model import InputDescription
 from rationales.models.prompt.baselines import BaselineChoice
+from rationales.models.prompt.batch import PromptBatch
 from rationales.models.prompt.encoding import PromptEncoder, RowSettings
 from rationales.models.prompt.network import PromptNetwork
 from rationales.models.prompt.template import PromptTemplate
-from rationales.models.text.batch import TextBatch
 from rationales.models.text.model import TextModel
 from rationales.models.text.tokens import EncodedText, TextInput, TokenRow
 from rationales.rationale import Note
@@ -100,9 +100,11 @@ class PromptModel(TextModel):
                 rows.append(tuple(_without_units(segment.ids) for segment in self.encode([source])[0].rows))
         return rows
 
-    def batch(self, encoded: Sequence[EncodedText], seed: int = 0) -> TextBatch:
+    def batch(self, encoded: Sequence[EncodedText], seed: int = 0) -> PromptBatch:
         """One batch of the rows of these inputs; the prefix is computed before it."""
-        batch = super().batch(encoded, seed)
+        text_batch = super().batch(encoded, seed)
+        values = {item.name: getattr(text_batch, item.name) for item in fields(text_batch) if item.init}
+        batch = PromptBatch(**values)
         longest = max(batch.lengths) + self.prefix_length
         for network in self.networks:
             module: Any = network.module
