@@ -283,7 +283,7 @@ def _prepared_folder(folder: Path) -> Path:
             f"{folder} holds other files ({foreign[0]}, …) and no manifest; give a new or an empty folder"
         )
     if not os.access(folder, os.W_OK):
-        raise StorageError(f"cannot write into {folder}: no permission")
+        raise StorageError(f"cannot write into {folder}: no permission, or it is read-only")
     return folder
 
 
