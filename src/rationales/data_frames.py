@@ -41,16 +41,14 @@ def unit_columns(rationale: Rationale) -> dict[str, Any]:
 def _positions(rationale: Rationale) -> dict[str, Any]:
     units = rationale.units
     if isinstance(units, TextAndImage):
-        rows, columns = np.divmod(np.arange(len(units.grid)), units.grid.width)
-        no_place, no_word = [-1] * len(units.words), [""] * len(units.grid)
-        texts = [unit.text for unit in units.words] + no_word
-        starts, ends = ([getattr(unit, name) for unit in units.words] for name in ("start", "end"))
-        positions = {"row": rows, "column": columns}
+        pixel_rows, pixel_columns = np.divmod(np.arange(len(units.grid)), units.grid.width)
+        no_place, no_word = [-1] * len(units.words), [-1] * len(units.grid)
         return {
-            "text": texts,
-            "start": starts + [-1] * len(units.grid),
-            "end": ends + [-1] * len(units.grid),
-            **{name: np.concatenate([no_place, values]).astype(int) for name, values in positions.items()},
+            "text": [unit.text for unit in units.words] + [""] * len(units.grid),
+            "start": [unit.start for unit in units.words] + no_word,
+            "end": [unit.end for unit in units.words] + no_word,
+            "row": no_place + pixel_rows.tolist(),
+            "column": no_place + pixel_columns.tolist(),
         }
     if isinstance(units, Grid):
         rows, columns = np.divmod(np.arange(len(units)), units.width)

@@ -98,6 +98,12 @@ _GROUND_TRUTH = (
     ("gt-fig6", "Planted pictures: attribution while the model learns", "Figures 6 and 16", _BIRDS),
     ("gt-fig7", "Planted pictures: attribution and visibility", "Figures 7 and 17", _BIRDS),
     ("gt-fig8", "Planted pictures: attribution and the original features", "Figures 8 and 18", _BIRDS),
+    (
+        "gt-border",
+        "Planted pictures: attribution on a white border that tells nothing, while the model learns",
+        "F_N of section 3, for pictures",
+        _BIRDS,
+    ),
     ("gt-table1", "Planted texts: attention on articles that tell the class", "Table 1", _REVIEWS),
     ("gt-fig12", "Planted texts: rationale models, precision and recall", "Figure 12", _REVIEWS),
     ("gt-fig13", "Planted texts: rationale models, articles that tell nothing", "Figure 13", _REVIEWS),
@@ -121,6 +127,30 @@ def _ground_truth(name: str, title: str, figure: str, needs: str) -> Experiment:
     paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
     options = ("runs", "jobs", "validation") if needs == _BIRDS else ("runs", "jobs")
     return Experiment(name, title, paper, needs, rows, run, options)
+
+
+_SINGLE_NETWORKS = (  # name, module, title, figure, needs
+    ("gt-fig3", "fig3", "Bird species: confusion, and the choice of pairs", "Figure 3", _BIRDS),
+    ("gt-fig10", "word_bars", "Planted texts: attention on every word, as bars", "Figures 10 and 11", _REVIEWS),
+)
+
+
+def _single_network(name: str, module: str, title: str, figure: str, needs: str) -> Experiment:
+    """A figure of the same paper that needs one network of each kind, and no repeated runs."""
+
+    def loaded() -> ModuleType:
+        return importlib.import_module(f"rationales.experiments.ground_truth.figures.{module}")
+
+    def run(request: Request) -> ExperimentReport:
+        report: ExperimentReport = loaded().reproduce(request)
+        return report
+
+    def rows() -> Sequence[str]:
+        row_names: Sequence[str] = loaded().names()
+        return row_names
+
+    paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
+    return Experiment(name, title, paper, needs, rows, run)
 
 
 _PHAM = "Pham et al., Double Trouble: How to not Explain a Text Classifier's Decisions Using Counterfactuals"
@@ -219,6 +249,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             accepted_options=("model", "validation", "passes", "tf32"),
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
+        *(_single_network(*entry) for entry in _SINGLE_NETWORKS),
         Experiment(
             name="multimodal-plants",
             title="Planted pictures with captions: a cause in the words, in the picture, in both",

@@ -22,17 +22,17 @@ COLOURS = {"red": (220, 40, 40), "green": (40, 180, 60), "blue": (50, 80, 220), 
 SHAPES = ("circle", "square", "triangle")
 GROUND, NOISE = (110, 150), 12  # range of the grey ground, and the size of the noise on it
 TEMPLATES = (
-    "a {thing}",
-    "there is a {thing}",
-    "a picture of a {thing}",
-    "we see a {thing} here",
-    "somewhere in it a {thing}",
-    "this one shows a {thing}",
+    "a {figure}",
+    "there is a {figure}",
+    "a picture of a {figure}",
+    "we see a {figure} here",
+    "somewhere in it a {figure}",
+    "this one shows a {figure}",
 )
 
 
 @dataclass(frozen=True)
-class Thing:
+class Figure:
     """A shape of one colour in a quarter of the picture."""
 
     colour: str
@@ -67,55 +67,55 @@ def _captioned_picture(number: int, seed: int) -> CaptionedPicture:
     colours = rng.choice(list(COLOURS), 2, replace=False).tolist()
     quarters = rng.choice(4, 2, replace=False).tolist()
     shapes = rng.choice(SHAPES, 2).tolist()
-    things = [Thing(*values) for values in zip(colours, shapes, quarters, strict=True)]
+    figures = [Figure(*values) for values in zip(colours, shapes, quarters, strict=True)]
     label = number % 2
-    named = things[int(rng.integers(2))].title if label else _absent(things, rng)
+    named = figures[int(rng.integers(2))].title if label else _absent(figures, rng)
     template = TEMPLATES[int(rng.integers(len(TEMPLATES)))]
-    caption = template.format(thing=named)
+    caption = template.format(figure=named)
     start = caption.index(named)
     colour = named.split()[0]
     extents = ((start, start + len(colour)), (start + len(colour) + 1, start + len(named)))
-    pixels, masks = _draw(things, rng)
+    pixels, masks = _draw(figures, rng)
     region = np.zeros((SIDE, SIDE), dtype=bool)
-    for thing, mask in zip(things, masks, strict=True):
-        region |= mask & (thing.title == named)
+    for figure, mask in zip(figures, masks, strict=True):
+        region |= mask & (figure.title == named)
     return CaptionedPicture(f"picture {number}", pixels, caption, label, region, extents)
 
 
-def _absent(things: Sequence[Thing], rng: np.random.Generator) -> str:
-    """A colour and a shape that no thing of the picture has together; half of the time both are in the picture."""
-    present = {thing.title for thing in things}
-    thing, other = things if rng.integers(2) else things[::-1]
-    crossed = f"{thing.colour} {other.shape}"
+def _absent(figures: Sequence[Figure], rng: np.random.Generator) -> str:
+    """A colour and a shape that no figure of the picture has together; half of the time both are in the picture."""
+    present = {figure.title for figure in figures}
+    figure, neighbour = figures if rng.integers(2) else figures[::-1]
+    crossed = f"{figure.colour} {neighbour.shape}"
     if crossed not in present and rng.random() < 0.5:
         return crossed
     candidates = [
-        *(f"{colour} {thing.shape}" for colour in COLOURS),
-        *(f"{thing.colour} {shape}" for shape in SHAPES),
+        *(f"{colour} {figure.shape}" for colour in COLOURS),
+        *(f"{figure.colour} {shape}" for shape in SHAPES),
     ]
     absent = [title for title in candidates if title not in present]
     return absent[int(rng.integers(len(absent)))]
 
 
-def _draw(things: Sequence[Thing], rng: np.random.Generator) -> tuple[NDArray[np.uint8], list[NDArray[np.bool_]]]:
-    """The picture, and the pixels of each thing."""
+def _draw(figures: Sequence[Figure], rng: np.random.Generator) -> tuple[NDArray[np.uint8], list[NDArray[np.bool_]]]:
+    """The picture, and the pixels of each figure."""
     grey = rng.integers(*GROUND) + rng.normal(0, NOISE, (SIDE, SIDE, 1)).repeat(3, 2)
-    masks = [_mask(thing, rng) for thing in things]
-    for thing, mask in zip(things, masks, strict=True):
-        grey[mask] = np.array(COLOURS[thing.colour]) + rng.normal(0, NOISE / 2, (int(mask.sum()), 1))
+    masks = [_mask(figure, rng) for figure in figures]
+    for figure, mask in zip(figures, masks, strict=True):
+        grey[mask] = np.array(COLOURS[figure.colour]) + rng.normal(0, NOISE / 2, (int(mask.sum()), 1))
     return np.clip(np.rint(grey), 0, 255).astype(np.uint8), masks
 
 
-def _mask(thing: Thing, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _mask(figure: Figure, rng: np.random.Generator) -> NDArray[np.bool_]:
     """(SIDE, SIDE) bool: the pixels of the shape, in the middle of its quarter or a pixel beside it."""
     half = SIDE // 2
     size = half - 2
-    top, left = (1 + int(rng.integers(-1, 2)) + half * place for place in divmod(thing.quarter, 2))
+    top, left = (1 + int(rng.integers(-1, 2)) + half * half_number for half_number in divmod(figure.quarter, 2))
     rows, columns = np.mgrid[:SIDE, :SIDE]
-    inside = (rows >= top) & (rows < top + size) & (columns >= left) & (columns < left + size)
+    inside: NDArray[np.bool_] = (rows >= top) & (rows < top + size) & (columns >= left) & (columns < left + size)
     y, x = rows - top - (size - 1) / 2, columns - left - (size - 1) / 2
-    if thing.shape == "circle":
+    if figure.shape == "circle":
         inside &= x**2 + y**2 <= (size / 2) ** 2
-    elif thing.shape == "triangle":
+    elif figure.shape == "triangle":
         inside &= np.abs(x) <= (y + size / 2) / 2
     return inside

@@ -59,7 +59,8 @@ def _planted(
     rng = random_generator(seed, f"pair plant in {cause}", picture.name)
     label = int(rng.integers(2))
     in_words, in_picture = (label, label) if cause != "both" or label else _WITHOUT[int(rng.integers(len(_WITHOUT)))]
-    caption, spans = picture.caption, ()
+    caption = picture.caption
+    spans: Spans = ()
     if cause != "picture":
         planted = word_plant.apply(Example(picture.name, picture.caption), rng, in_words)
         caption, spans = planted.example.text, tuple(planted.example.spans or ())

@@ -57,17 +57,17 @@ def field(batch: Batch, w: Tensor, sigma: Tensor, power: int, cell: int = 1, wor
     """
     real = sources(batch, cell)
     fields = []
-    for part, where in source_slices(batch, cell):
+    for unit_part, where in source_slices(batch, cell):
         part_w, part_sigma, part_real = w[:, where], sigma[:, where], real[:, where]
-        if part.grid is not None:
-            cells = (batch.masks, *(-(-side // cell) for side in part.grid))
+        if unit_part.grid is not None:
+            cells = (batch.masks, *(-(-side // cell) for side in unit_part.grid))
             grid_w, grid_sigma, grid_real = (values.reshape(cells) for values in (part_w, part_sigma, part_real))
-            z = grid_field(grid_w, grid_sigma, power, grid_real, cell=cell, size=part.grid)
+            z = grid_field(grid_w, grid_sigma, power, grid_real, cell=cell, size=unit_part.grid)
             fields.append(z.flatten(1))
         elif len(batch.parts) > 1 and word_field == "free":
             fields.append(WORD_GAIN * part_w * part_real)
         else:
-            position = batch.rows.position[: batch.masks, part.units]
+            position = batch.rows.position[: batch.masks, unit_part.units]
             fields.append(line_field(part_w * part_real, part_sigma, position, power))
     return fields[0] if len(fields) == 1 else torch.cat(fields, 1)
 
@@ -75,9 +75,9 @@ def field(batch: Batch, w: Tensor, sigma: Tensor, power: int, cell: int = 1, wor
 def source_slices(batch: Batch, cell: int = 1) -> list[tuple[Part, slice]]:
     """Every part with the slice of its sources among the s sources of a mask."""
     slices, first = [], 0
-    for part in batch.parts:
-        count = part.count if part.grid is None else prod(-(-side // cell) for side in part.grid)
-        slices.append((part, slice(first, first + count)))
+    for unit_part in batch.parts:
+        count = unit_part.count if unit_part.grid is None else prod(-(-side // cell) for side in unit_part.grid)
+        slices.append((unit_part, slice(first, first + count)))
         first += count
     return slices
 
@@ -87,7 +87,7 @@ def sources(batch: Batch, cell: int = 1) -> Tensor:
     real = batch.rows.real[: batch.masks]
     if batch.pixel_grid is None or cell == 1:
         return real
-    return torch.cat([_part_sources(real[:, part.units], part.grid, cell) for part in batch.parts], 1)
+    return torch.cat([_part_sources(real[:, unit_part.units], unit_part.grid, cell) for unit_part in batch.parts], 1)
 
 
 def _part_sources(real: Tensor, grid: tuple[int, int] | None, cell: int) -> Tensor:
@@ -98,7 +98,7 @@ def _part_sources(real: Tensor, grid: tuple[int, int] | None, cell: int) -> Tens
 
 def source_weights(batch: Batch, cell: int = 1) -> Tensor:
     """(M, s): weights of the sources in means over sources; all parts of an input weigh the same."""
-    parts = [Part(where.start, where.stop, part.grid) for part, where in source_slices(batch, cell)]
+    parts = [Part(where.start, where.stop, unit_part.grid) for unit_part, where in source_slices(batch, cell)]
     return part_weights(sources(batch, cell), parts, batch.dtype)
 
 
@@ -107,15 +107,15 @@ def smooth(scores: Tensor, batch: Batch, width: float) -> Tensor:
     real = batch.rows.real
     sigma = torch.full_like(scores, max(width, 1e-3))  # a smaller width changes nothing, and its square could underflow
 
-    def spread(values: Tensor, part: Part) -> Tensor:
-        part_values, part_sigma = values[:, part.units], sigma[:, part.units]
-        if part.grid is None:
-            return line_field(part_values, part_sigma, batch.rows.position[:, part.units], power=2)
-        shape = (len(values), *part.grid)
+    def spread(values: Tensor, unit_part: Part) -> Tensor:
+        part_values, part_sigma = values[:, unit_part.units], sigma[:, unit_part.units]
+        if unit_part.grid is None:
+            return line_field(part_values, part_sigma, batch.rows.position[:, unit_part.units], power=2)
+        shape = (len(values), *unit_part.grid)
         return grid_field(part_values.reshape(shape), part_sigma.reshape(shape), power=2).flatten(1)
 
     total, weight = (
-        torch.cat([spread(values, part) for part in batch.parts], 1)
+        torch.cat([spread(values, unit_part) for unit_part in batch.parts], 1)
         for values in (scores * real, real.to(scores.dtype))
     )
     return torch.where(real, total / weight.clamp(min=1e-12), torch.zeros_like(scores))

@@ -267,7 +267,10 @@ def neighbour_term(keep: Tensor, batch: Batch) -> Tensor:
     Of several parts, the mean of theirs.
     """
     real = mask_rows(batch.rows.real, batch)
-    terms = [_part_neighbours(keep[:, part.units], real[:, part.units], part.grid) for part in batch.parts]
+    terms = [
+        _part_neighbours(keep[:, unit_part.units], real[:, unit_part.units], unit_part.grid)
+        for unit_part in batch.parts
+    ]
     return terms[0] if len(terms) == 1 else torch.stack(terms).mean(0)
 
 

@@ -83,8 +83,8 @@ def initial_sigma(batch: Batch, settings: MaskSettings, zeros: Tensor) -> Tensor
     """(M, s): the initial sigma of all sources; that of words beside pixels is `WORD_SIGMA`."""
     sigma = torch.full_like(zeros, settings.initial_sigma)
     slices = source_slices(batch, settings.cell)
-    for part, where in slices if len(slices) > 1 else ():
-        if part.grid is None:
+    for unit_part, where in slices if len(slices) > 1 else ():
+        if unit_part.grid is None:
             sigma[:, where] = max(WORD_SIGMA, settings.min_sigma)
     return sigma
 
@@ -98,8 +98,8 @@ def bounded_sigma(batch: Batch, settings: MaskSettings, sigma: Tensor, share: fl
     real = mask_rows(batch.rows.real, batch)
     units = torch.cat(
         [
-            real[:, part.units].sum(1, keepdim=True).expand(-1, where.stop - where.start)
-            for part, where in source_slices(batch, settings.cell)
+            real[:, unit_part.units].sum(1, keepdim=True).expand(-1, where.stop - where.start)
+            for unit_part, where in source_slices(batch, settings.cell)
         ],
         1,
     )

@@ -62,14 +62,16 @@ class Marc(MaskSettings, Method):
         """Notes per input about an optimisation that failed, and what to change."""
         mask_input = mask_rows(batch.rows.input, batch)
         cell = self.on(batch.pixel_grid).cell if batch.pixel_grid is not None else 1
-        part = next((part for part in batch.parts if part.grid is not None), batch.parts[0])  # of words alone, these
-        part_keep, part_real = (values[:, part.units] for values in (keep, result.real))
-        rough = mean_over_masks(roughness(part_keep, part_real, part.grid, cell), batch).tolist()
+        unit_part = next(
+            (unit_part for unit_part in batch.parts if unit_part.grid is not None), batch.parts[0]
+        )  # of words alone, these
+        part_keep, part_real = (values[:, unit_part.units] for values in (keep, result.real))
+        rough = mean_over_masks(roughness(part_keep, part_real, unit_part.grid, cell), batch).tolist()
         notes: list[list[Note]] = []
         for number in range(batch.inputs):
             masks = mask_input == number
             input_keep = keep[masks][result.real[masks]]
-            shape_notes = self._shape_notes(rough[number], len(input_keep), part.grid is not None)
+            shape_notes = self._shape_notes(rough[number], len(input_keep), unit_part.grid is not None)
             notes.append([*self._size_notes(input_keep), *shape_notes, *self._movement_notes(result, number)])
         return notes
 

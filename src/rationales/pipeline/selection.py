@@ -216,7 +216,7 @@ def _ranked(
 
 def _part_values(values: Tensor, parts: Sequence[Part]) -> list[Tensor]:
     """(units,) of one input -> the values of each part; the last part of an input may be shorter than in a batch."""
-    return [values[part.units] for part in parts] if len(parts) > 1 else [values]
+    return [values[unit_part.units] for unit_part in parts] if len(parts) > 1 else [values]
 
 
 def _ranks(scores: Tensor) -> Tensor:

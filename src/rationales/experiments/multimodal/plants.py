@@ -40,15 +40,15 @@ BASELINE = "pad; mean"  # of words; of pixels
 CELL = 4  # pixels: side of the cells that methods with groups replace
 ROWS: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # name -> title and options
     "random": ("Random", {}),
-    "marc": ("MaRC", {"cell": 2}),
+    "marc": ("MaRC", {"cell": CELL}),
     "saliency": ("Saliency", {}),
     "input-x-gradient": ("Input x gradient", {}),
     "integrated-gradients": ("Integrated gradients", {}),
     "smooth-grad": ("SmoothGrad", {}),
     "deep-lift": ("DeepLIFT", {}),
     "occlusion": ("Occlusion", {"window": 6, "stride": 3}),
-    "lime": ("LIME", {"cell": CELL, "samples": 500}),
-    "kernel-shap": ("KernelSHAP", {"cell": CELL, "samples": 500}),
+    "lime": ("LIME", {"cell": CELL, "samples": 300}),
+    "kernel-shap": ("KernelSHAP", {"cell": CELL, "samples": 300}),
     "shapley-sampling": ("Shapley sampling", {"cell": CELL, "orders": 5}),
 }
 METRICS = (

@@ -65,13 +65,13 @@ def feature_groups(batch: Batch, cell: int = 0, segments: str = GRID) -> Feature
         return FeatureGroups(None, batch.rows.real, None)
     members: list[Tensor] = []
     shape, first = (0, 0), 0
-    for part in batch.parts:
-        if part.grid is None:
-            member = torch.arange(part.count, device=batch.device)
+    for unit_part in batch.parts:
+        if unit_part.grid is None:
+            member = torch.arange(unit_part.count, device=batch.device)
         else:
-            member, shape = _cells(part.grid, cell, batch.device)
+            member, shape = _cells(unit_part.grid, cell, batch.device)
         members.append(first + member)
-        first += part.count if part.grid is None else shape[0] * shape[1]
+        first += unit_part.count if unit_part.grid is None else shape[0] * shape[1]
     member = torch.cat(members)
     real = torch.zeros(batch.size[0], first, device=batch.device, dtype=batch.dtype)
     return FeatureGroups(member, real.index_add(1, member, batch.rows.real.to(batch.dtype)) > 0, shape)

@@ -26,16 +26,16 @@ class Windows:
     @property
     def counts(self) -> Tensor:
         """(S,) number of windows of each row; the last reaches the row's end."""
-        return sum((self._part_counts(part) for part in self.batch.parts), torch.zeros_like(self._rows))
+        return sum((self._part_counts(unit_part) for unit_part in self.batch.parts), torch.zeros_like(self._rows))
 
     def hidden(self, row: Tensor, number: Tensor) -> Tensor:
         """(k, R, n) bool: units covered by the windows with these numbers (k,); none if a row has no such window."""
         covered, before = [], torch.zeros_like(row)
-        for part in self.batch.parts:
-            counts = self._part_counts(part)[row]
-            inside = self._covered(part, row, number[:, None] - before)
+        for unit_part in self.batch.parts:
+            counts = self._part_counts(unit_part)[row]
+            inside = self._covered(unit_part, row, number[:, None] - before)
             exists = (number[:, None] >= before) & (number[:, None] < before + counts)
-            covered.append(inside & self.batch.rows.real[row, part.units] & exists[..., None])
+            covered.append(inside & self.batch.rows.real[row, unit_part.units] & exists[..., None])
             before = before + counts
         return covered[0] if len(covered) == 1 else torch.cat(covered, -1)
 
@@ -44,22 +44,22 @@ class Windows:
         """(S,) 0, 1, ..."""
         return torch.arange(self.batch.size[0], device=self.batch.device)
 
-    def _part_counts(self, part: Part) -> Tensor:
+    def _part_counts(self, unit_part: Part) -> Tensor:
         """(S,) number of windows over this part."""
-        if part.grid is None:
+        if unit_part.grid is None:
             width, stride = self._of_line()
-            return self._along(self.batch.rows.real[:, part.units].sum(1), width, stride)
-        sides = (torch.tensor(side, device=self.batch.device) for side in part.grid)
+            return self._along(self.batch.rows.real[:, unit_part.units].sum(1), width, stride)
+        sides = (torch.tensor(side, device=self.batch.device) for side in unit_part.grid)
         down, across = (self._along(side, self.width, self.stride) for side in sides)
         return (down * across).expand(self.batch.size[0])
 
-    def _covered(self, part: Part, row: Tensor, number: Tensor) -> Tensor:
+    def _covered(self, unit_part: Part, row: Tensor, number: Tensor) -> Tensor:
         """(k, R, units of the part) bool: what windows of this part with these numbers (k, R) cover."""
-        if part.grid is None:
+        if unit_part.grid is None:
             line_width, stride = self._of_line()
             width = torch.as_tensor(line_width, device=self.batch.device).expand(self.batch.size[0])[row]
-            return self._inside(number, part.count, width[:, None], stride)
-        high, wide = part.grid
+            return self._inside(number, unit_part.count, width[:, None], stride)
+        high, wide = unit_part.grid
         across = int(self._along(torch.tensor(wide), self.width, self.stride))
         first = number[:, :1]  # windows of a grid, the first part, have the same number in all rows
         down = self._inside(first // across, high, self.width, self.stride)

@@ -163,7 +163,7 @@ class Batch(ABC):
     @property
     def pixel_grid(self) -> tuple[int, int] | None:
         """Height and width of the part whose units are pixels; None where there is none."""
-        return next((part.grid for part in self.parts if part.grid is not None), None)
+        return next((unit_part.grid for unit_part in self.parts if unit_part.grid is not None), None)
 
     def unit_weights(self) -> Tensor:
         """(S, n): weights of the units in means over units; all parts of an input weigh the same. 0 for padding."""

@@ -37,7 +37,7 @@ def part_weights(real: Tensor, parts: Sequence[Part], dtype: torch.dtype) -> Ten
     weights = real.to(dtype)
     if len(parts) == 1:
         return weights
-    counts = torch.stack([weights[:, part.units].sum(1) for part in parts], 1)  # (S, parts)
+    counts = torch.stack([weights[:, unit_part.units].sum(1) for unit_part in parts], 1)  # (S, parts)
     shares = counts.sum(1, keepdim=True) / (counts > 0).sum(1, keepdim=True).clamp(min=1)
     factors = shares / counts.clamp(min=1)
-    return torch.cat([weights[:, part.units] * factors[:, [number]] for number, part in enumerate(parts)], 1)
+    return torch.cat([weights[:, unit_part.units] * factors[:, [number]] for number, unit_part in enumerate(parts)], 1)

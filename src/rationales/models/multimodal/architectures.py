@@ -30,7 +30,8 @@ class PairScore(nn.Module):
         self.clip, self.config = clip, clip.config
         weight = next(clip.parameters())
         ids = torch.tensor([tokenizer("")["input_ids"]], device=weight.device)
-        side = clip.config.vision_config.image_size
+        config: Any = clip.config
+        side = int(config.vision_config.image_size)
         pixels = torch.zeros(1, 3, side, side, device=weight.device, dtype=weight.dtype)
         with torch.no_grad():
             output = clip(input_ids=ids, pixel_values=pixels, attention_mask=torch.ones_like(ids))
@@ -47,8 +48,8 @@ class PairScore(nn.Module):
         output = self.clip(pixel_values=pixel_values, input_ids=input_ids, attention_mask=attention_mask)
         advantage = output.text_embeds - self.empty_text
         logit_scale: Any = self.clip.logit_scale
-        similarity = (output.image_embeds * advantage).sum(-1, keepdim=True)
-        return similarity * logit_scale.exp()
+        logit: Tensor = (output.image_embeds * advantage).sum(-1, keepdim=True) * logit_scale.exp()
+        return logit
 
 
 class MatchingHead(nn.Module):
