@@ -20,9 +20,7 @@ from reference.levels import at_level
 import rationales
 from rationales.masks.objective import scaled
 from rationales.masks.postprocess import (
-    CUT_SOFTNESS,
     SPAN_PENALTY,
-    best_size,
     clause_scores,
     span_count,
     span_order,
@@ -31,6 +29,7 @@ from rationales.masks.postprocess import (
     words_and_spans,
 )
 from rationales.masks.settings import DEFAULT, WORDS
+from rationales.masks.sizes import CUT_SOFTNESS, best_size
 from rationales.models.text.tokens import TextInput
 
 FILLER = "and then the long quiet river went on past the field and nobody laughed again that day"

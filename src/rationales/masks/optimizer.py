@@ -1,4 +1,4 @@
-"""The optimiser: its state, one step of AdamW with a step count for each mask, and the runner of many steps.
+"""The optimiser: its state, and one step of AdamW with a step count for each mask.
 
 A step reads and writes nothing on the host, and its randomness comes from the step number on the device, so that on a
 GPU one step is recorded as a CUDA graph and replayed, without Python between the kernels.
@@ -7,8 +7,6 @@ GPU one step is recorded as a CUDA graph and replayed, without Python between th
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -114,7 +112,25 @@ FLIP_PURPOSE, NOISE_PURPOSE = 1, 2  # keys of random streams, so that no random 
 def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(I,): Eq. 8 with the noise of step `count` (M,); differentiable in w and sigma, both (M, s)."""
     batch, settings = problem.batch, problem.settings
-    z = field_of(batch, settings, w, sigma, anchor)
+    masks = step_masks(problem, field_of(batch, settings, w, sigma, anchor), count)
+    half = torch.autocast(batch.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
+    with half:  # the network alone: field and loss keep their precision
+        logits = batch.logits(masks.keeps, masks.noise)
+    return loss(problem, logits, masks.keep, sigma)
+
+
+@dataclass(frozen=True, eq=False)
+class StepMasks:
+    """The masks of one step."""
+
+    keep: Tensor  # (M, n) the mask itself; where its size does not count, its field
+    keeps: Tensor  # (2 or 4, S, n): every mask and its complement (Eq. 1, Eq. 3)
+    noise: Noise | None
+
+
+def step_masks(problem: Problem, z: Tensor, count: Tensor) -> StepMasks:
+    """Masks of the field z (M, n) in step `count` (M,)."""
+    batch, settings = problem.batch, problem.settings
     keep, masks = z, list[Tensor]()
     if settings.mask_weight or settings.neighbour_weight:  # else the loss does not depend on the size of the mask
         keep = _keep_logit(batch, settings, z).sigmoid()
@@ -123,11 +139,8 @@ def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Te
     if settings.level_weight:
         masks.append(at_level(z, batch, draw_levels(batch, count, settings.level_power), settings.softness))
     flipped_masks = [_with_flips(batch, settings, mask, count) for mask in masks]
-    keeps = torch.stack([side for mask in flipped_masks for side in (mask, 1 - mask)])  # (2 or 4, S, n): Eq. 1, Eq. 3
-    half = torch.autocast(batch.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
-    with half:  # the network alone: field and loss keep their precision
-        logits = batch.logits(keeps, _input_noise(batch, settings, count, len(keeps)))
-    return loss(problem, logits, keep, sigma)
+    keeps = torch.stack([side for mask in flipped_masks for side in (mask, 1 - mask)])
+    return StepMasks(keep, keeps, _input_noise(batch, settings, count, len(keeps)))
 
 
 def step(problem: Problem, state: OptimizerState) -> OptimizerState:
@@ -139,7 +152,7 @@ def step(problem: Problem, state: OptimizerState) -> OptimizerState:
         gradients = torch.autograd.grad(losses(problem, w, sigma, state.step, state.anchor).sum(), (w, sigma))
     count = state.step + 1
     if settings.warmup_steps:
-        return _warmup_step(problem, state, gradients, count)
+        return warmup_step(problem, state, gradients, count)
     (w_new, sigma_new), (w_mean, sigma_mean), (w_square, sigma_square) = _adam_update(state, gradients, count, settings)
     return replace(
         state,
@@ -189,7 +202,7 @@ def _adam_update(
     return updated, first_moment, second_moment
 
 
-def _warmup_step(
+def warmup_step(
     problem: Problem, state: OptimizerState, gradients: tuple[Tensor, ...], count: Tensor
 ) -> OptimizerState:
     """A step with warm-up: collect the gradient, set w from the collected gradient at its end, or update with Adam."""
@@ -266,60 +279,3 @@ def _input_noise(batch: Batch, settings: MaskSettings, count: Tensor, variants: 
         return None
     key = fold(batch.rows.key, NOISE_PURPOSE, count[batch.rows.mask], batch.rows.view)
     return Noise(settings.noise, torch.cat([fold(key, variant) for variant in range(variants)]))
-
-
-MAX_COST = 2**17  # of a step (rows x tokens); above it a graph saves little time and needs much memory
-WARMUP_STEPS = 1  # before the recording, for the initialisation of libraries
-MIN_STEPS = 15  # fewest remaining steps for which a recording saves time
-
-
-class StepRunner:
-    """Runs steps of one problem: replays a CUDA graph where that is faster, else one by one."""
-
-    recorded_kinds: ClassVar[set[tuple[type, ...]]] = set()  # types of networks recorded before, which need no warm-up
-
-    def __init__(self, problem: Problem, cost: int) -> None:
-        self.problem = problem
-        self.can_record = problem.batch.device.type == "cuda" and cost <= MAX_COST
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.graph_state: OptimizerState | None = None  # read and written by the recorded step
-        self.network_kinds = (type(problem.batch), *map(type, problem.batch.modules)) if self.can_record else ()
-        self.warmup_done = WARMUP_STEPS if self.network_kinds in self.recorded_kinds else 0
-
-    def run(self, state: OptimizerState, count: int, remaining: int) -> OptimizerState:
-        """State after `count` more steps; `remaining`: the largest number of steps to come, these included."""
-        while count and (self.graph is None or self.graph_state is None):
-            if self.can_record and self.warmup_done >= WARMUP_STEPS and remaining >= MIN_STEPS:
-                self._record(state)
-                continue
-            state = self.problem.batch.fit(partial(step, self.problem, state))
-            self.warmup_done, count, remaining = self.warmup_done + 1, count - 1, remaining - 1
-        if not count or self.graph is None or self.graph_state is None:
-            return state
-        _copy_into(self.graph_state, state)
-        for _ in range(count):
-            self.graph.replay()
-        return self.graph_state.copy()
-
-    def _record(self, state: OptimizerState) -> None:
-        """Record a step; a model that reads from the device cannot be recorded, which shows after a warm-up."""
-        graph_state, graph = state.copy(), torch.cuda.CUDAGraph()
-        step_batch, settings = self.problem.on_step_views(state.step).batch, self.problem.settings
-        variants = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
-        step_batch.plan(variants, step_batch.size[0])  # on the host, so before the recording
-        try:
-            with torch.cuda.graph(graph):
-                _copy_into(graph_state, step(self.problem, graph_state))
-        except RuntimeError:  # also when out of memory
-            torch.cuda.synchronize()
-            self.can_record = self.network_kinds in self.recorded_kinds  # try again after a warm-up
-            self.recorded_kinds.discard(self.network_kinds)
-            self.warmup_done = 0
-            return
-        self.recorded_kinds.add(self.network_kinds)
-        self.graph, self.graph_state = graph, graph_state
-
-
-def _copy_into(destination: OptimizerState, state: OptimizerState) -> None:
-    for spec in fields(OptimizerState):
-        getattr(destination, spec.name).copy_(getattr(state, spec.name))

@@ -14,8 +14,9 @@ from torch import Tensor
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.optimizer import field_of
-from rationales.masks.postprocess import SizeChoice, best_size, unit_order
+from rationales.masks.postprocess import unit_order
 from rationales.masks.settings import MaskSettings
+from rationales.masks.sizes import SizeChoice, best_size
 from rationales.models.batch import Batch
 
 LARGE_SIZE = 0.8  # inputs with a larger rationale are optimised again

@@ -18,7 +18,8 @@ from rationales.masks.instant.refine import refine
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import fast_precision
 from rationales.masks.optimizer import field_of
-from rationales.masks.postprocess import final_scores, mask_size
+from rationales.masks.postprocess import final_scores
+from rationales.masks.sizes import mask_size
 from rationales.methods.marc import EMPTY_MASK, FULL_MASK, Marc
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch

@@ -108,6 +108,11 @@ class Batch(ABC):
     input_axes: ClassVar[int] = 0  # axes of the input of one row, *read below; 0: none that has gradients
 
     @property
+    def faster_as_copy(self) -> bool:
+        """Whether copies of the modules in their own precision (`in_dtype`) are faster on this device."""
+        return False
+
+    @property
     def modules(self) -> Sequence[nn.Module]:
         """The explained modules."""
         raise _no_gradient_access()

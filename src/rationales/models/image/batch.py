@@ -86,7 +86,7 @@ class ImageBatch(ValueBatch):
         (module,) = copy_in_dtype([self.module], dtype)
         attention.set_unmasked(module, without_masks)
         for weight in module.parameters():
-            if weight.dim() == 4:  # half precision is faster with channels last
+            if weight.dim() == 4 and dtype != self.values.dtype:  # half precision is faster with channels last
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last)
         values, baseline = self.values.to(dtype), self.baseline_values.to(dtype)
         return replace(self, module=module, values=values, baseline_values=baseline, budget=self.budget_in(dtype))
