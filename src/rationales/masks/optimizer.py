@@ -13,9 +13,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from rationales.masks.bounded_field import bounded_keep, shifted
 from rationales.masks.field import field, sources
-from rationales.masks.objective import Problem, at_level, draw_levels, loss, mask_rows, scaled, shortness
-from rationales.masks.settings import MaskSettings
+from rationales.masks.objective import (
+    Problem,
+    at_level,
+    draw_levels,
+    keeps_per_step,
+    loss,
+    mask_rows,
+    scaled,
+    shortness,
+    sides_shown,
+)
+from rationales.masks.settings import BOUNDED_FIELDS, MaskSettings
 from rationales.models.batch import Batch, Noise
 from rationales.models.batch.rows import fold, uniform
 
@@ -89,27 +100,41 @@ def bounded_sigma(batch: Batch, settings: MaskSettings, sigma: Tensor, share: fl
     return torch.minimum(sigma, upper.to(sigma.dtype))
 
 
+LOGIT_EPSILON = 1e-6  # keeps of a bounded field are between it and 1 minus it when their logit is taken
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # the defaults of Adam
-FLIP_PURPOSE, NOISE_PURPOSE = 1, 2  # keys of random streams, so that no random number is used twice
+FLIP_PURPOSE, NOISE_PURPOSE, JITTER_PURPOSE = 1, 2, 4  # keys of random streams, so that no random number is used twice
 
 
 def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(I,): Eq. 8 with the noise of step `count` (M,); differentiable in w and sigma, both (M, s)."""
     batch, settings = problem.batch, problem.settings
-    z = field_of(batch, settings, w, sigma, anchor)
-    keep, masks = z, list[Tensor]()
-    if settings.mask_weight or settings.neighbour_weight:  # else the loss does not depend on the size of the mask
-        keep = _keep_logit(batch, settings, z).sigmoid()
+    if settings.field in BOUNDED_FIELDS:
+        keep = bounded_keep(batch, settings, w)
+        z = _bounded_logit(keep) if settings.level_weight else keep
+    else:
+        z = field_of(batch, settings, w, sigma, anchor)
+        keep = z
+        if settings.mask_weight or settings.neighbour_weight:  # else the loss does not depend on the mask's size
+            keep = _keep_logit(batch, settings, z).sigmoid()
+    masks = list[Tensor]()
     if settings.mask_weight:
-        masks.append(keep[batch.rows.mask])
+        masks.append(_with_jitter(batch, settings, keep, count)[batch.rows.mask])
     if settings.level_weight:
         masks.append(at_level(z, batch, draw_levels(batch, count, settings.level_power), settings.softness))
     flipped_masks = [_with_flips(batch, settings, mask, count) for mask in masks]
-    keeps = torch.stack([side for mask in flipped_masks for side in (mask, 1 - mask)])  # (2 or 4, S, n): Eq. 1, Eq. 3
+    # (1, 2 or 4, S, n): Eq. 1, Eq. 3
+    keeps = torch.stack([side for mask in flipped_masks for side in _sides(mask, settings)])
     half = torch.autocast(batch.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
     with half:  # the network alone: field and loss keep their precision
         logits = batch.logits(keeps, _input_noise(batch, settings, count, len(keeps)))
-    return loss(problem, logits, keep, sigma)
+    return loss(problem, logits, keep, sigma, w, count)
+
+
+def _sides(mask: Tensor, settings: MaskSettings) -> tuple[Tensor, ...]:
+    """The mask and its complement, or the one of them whose score counts."""
+    if sides_shown(settings) == 2:
+        return mask, 1 - mask
+    return (mask,) if settings.sufficiency else (1 - mask,)
 
 
 def step(problem: Problem, state: OptimizerState) -> OptimizerState:
@@ -125,7 +150,7 @@ def step(problem: Problem, state: OptimizerState) -> OptimizerState:
     (w_new, sigma_new), (w_mean, sigma_mean), (w_square, sigma_square) = _adam_update(state, gradients, count, settings)
     return replace(
         state,
-        w=w_new,
+        w=w_new.clamp(0, 1) if settings.field in BOUNDED_FIELDS else w_new,
         sigma=bounded_sigma(batch, settings, sigma_new),
         w_mean=w_mean,
         w_square=w_square,
@@ -137,6 +162,8 @@ def step(problem: Problem, state: OptimizerState) -> OptimizerState:
 
 def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(M, n): Eq. 5, or w alone; with an `anchor` (M, n) the sum of the standardised field and the weighted anchor."""
+    if settings.field in BOUNDED_FIELDS:
+        return _bounded_logit(bounded_keep(batch, settings, w))
     power = 1 if settings.kernel == "sigma" else 2
     z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell)
     if anchor is None or settings.anchor == 0 or settings.field == "free":
@@ -152,8 +179,13 @@ def keep_logit(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, a
     return _keep_logit(batch, settings, field_of(batch, settings, w, sigma, anchor))
 
 
+def _bounded_logit(keep: Tensor) -> Tensor:
+    """Logit of keeps in [0, 1], bounded; where it is bounded it has no gradient."""
+    return torch.logit(keep, LOGIT_EPSILON)
+
+
 def _keep_logit(batch: Batch, settings: MaskSettings, z: Tensor) -> Tensor:
-    return z if settings.mask_weight else 2 * scaled(z, batch)
+    return z if settings.mask_weight or settings.field in BOUNDED_FIELDS else 2 * scaled(z, batch)
 
 
 def _adam_update(
@@ -231,6 +263,15 @@ def _with_flips(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tenso
     return torch.where(off, torch.zeros_like(keep), torch.where(on, torch.ones_like(keep), keep))
 
 
+def _with_jitter(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tensor) -> Tensor:
+    """keep (M, n) shifted by a random number of units, up to `jitter` cells, along each axis."""
+    largest = round(settings.jitter * settings.cell)
+    if largest == 0:
+        return keep
+    numbers = uniform(fold(mask_rows(batch.rows.key, batch), JITTER_PURPOSE, count), 2)
+    return shifted(keep, torch.floor(numbers * (2 * largest + 1)).long() - largest, batch.grid)
+
+
 def _input_noise(batch: Batch, settings: MaskSettings, count: Tensor, variants: int) -> Noise | None:
     if settings.noise == 0:
         return None
@@ -275,8 +316,7 @@ class StepRunner:
         """Record a step; a model that reads from the device cannot be recorded, which shows after a warm-up."""
         graph_state, graph = state.copy(), torch.cuda.CUDAGraph()
         step_batch, settings = self.problem.on_step_views(state.step).batch, self.problem.settings
-        variants = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
-        step_batch.plan(variants, step_batch.size[0])  # on the host, so before the recording
+        step_batch.plan(keeps_per_step(settings), step_batch.size[0])  # on the host, so before the recording
         try:
             with torch.cuda.graph(graph):
                 _copy_into(graph_state, step(self.problem, graph_state))
