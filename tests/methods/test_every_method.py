@@ -40,6 +40,8 @@ LANGUAGE_MODELS = [
 INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]
 QUICK = {  # the invariants do not need a converged mask, nor many samples
     "marc": {"steps": 20},
+    "meaningful-perturbation": {"steps": 10},
+    "extremal-perturbation": {"steps": 8, "areas": "0.2,0.5"},
     "aml-finetuned": {"steps": 3},
     "integrated-gradients": {"steps": 8},
     "sequential-ig": {"steps": 3},

@@ -13,6 +13,7 @@ from math import ceil, log2
 import torch
 from torch import Tensor
 
+from rationales.masks.bounded_field import area_term, cell_terms
 from rationales.masks.field import source_weights
 from rationales.masks.grid import neighbour_difference
 from rationales.masks.settings import MaskSettings
@@ -25,6 +26,7 @@ GOLDEN = 0.6180339887498949  # fractional parts of its multiples cover [0, 1] ev
 LEVEL_PURPOSE = 3  # key of this random stream, so that no random number is used twice
 BISECTIONS = 16  # of the interval that contains the threshold of a mask
 POINTS = {"cuda": 15}  # points evaluated at once, by device; 1 elsewhere. On a GPU the launch costs more than the sum
+AREA_START, AREA_RAMP = 1e-4, 0.5  # share of the area's weight in the first step; share of the steps in which it grows
 MIN_DEVIATION = 1e-4  # smallest standard deviation of a field that is divided by
 
 
@@ -160,24 +162,44 @@ class Problem:
         return replace(self, batch=self.batch.on_baseline(view), complement_floor=floor)
 
 
-def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tensor:
-    """(I,): Eq. 8 for every input.
+def sides_shown(settings: MaskSettings) -> int:
+    """Number of sides of a mask that the model reads: the rationale and its complement, or one of them alone."""
+    return 1 if (settings.sufficiency == 0) != (settings.complement == 0) else 2
 
-    logits: (2, S, classes) of the rationale and its complement, or (4, S, classes) where both the mask itself and the
-    mask at a drawn level count.
+
+def keeps_per_step(settings: MaskSettings) -> int:
+    """Number of keeps that the model reads in a step for each row."""
+    return sides_shown(settings) * (bool(settings.mask_weight) + bool(settings.level_weight))
+
+
+def loss(
+    problem: Problem,
+    logits: Tensor,
+    keep: Tensor,
+    sigma: Tensor,
+    w: Tensor | None = None,
+    count: Tensor | None = None,
+) -> Tensor:
+    """(I,): Eq. 8 for every input, and the terms of bounded fields (`w` (M, s)) and of areas (step `count` (M,)).
+
+    logits: (sides, S, classes) of the rationale and its complement, or of one of them (`sides_shown`); twice as many
+    where both the mask itself and the mask at a drawn level count.
     """
     batch, settings = problem.batch, problem.settings
-    forms = [("log", settings.mask_weight)] if settings.mask_weight else []
+    forms = [(settings.mask_form, settings.mask_weight)] if settings.mask_weight else []
     forms += [(settings.level_form, settings.level_weight)] if settings.level_weight else []
+    sides = len(logits) // len(forms)
     total = torch.zeros((), device=logits.device, dtype=logits.dtype)
     for number, (form, weight) in enumerate(forms):
-        pair_logits = logits[2 * number : 2 * number + 2]
+        side_logits = logits[sides * number : sides * (number + 1)]
         if form == "log-odds":
-            kept, left = log_odds(batch, problem.target, pair_logits, settings.indicative)  # (I, V) each
+            odds = log_odds(batch, problem.target, side_logits, settings.indicative)  # (sides, I, V)
+            kept, left = odds[0], odds[-1]  # a side that is not shown has the weight 0
             left = torch.maximum(left, torch.logit(problem.complement_floor))
             form_loss = settings.complement * left - settings.sufficiency * kept
         else:
-            kept, left = evidence(batch, problem.target, pair_logits, settings.indicative)
+            likelihood = evidence(batch, problem.target, side_logits, settings.indicative)
+            kept, left = likelihood[0], likelihood[-1]
             left = torch.maximum(left, problem.complement_floor)
             if form == "linear":
                 form_loss = settings.complement * left - settings.sufficiency * kept
@@ -190,7 +212,27 @@ def loss(problem: Problem, logits: Tensor, keep: Tensor, sigma: Tensor) -> Tenso
         regularisation = regularisation + settings.sparsity * sparsity_term(keep, batch)
     if settings.neighbour_weight > 0:
         regularisation = regularisation + settings.neighbour_weight * neighbour_term(keep, batch)
+    if w is not None and (settings.l1_weight or settings.tv_weight):
+        regularisation = regularisation + cell_terms(w, batch, settings)
+    if count is not None and settings.area:
+        penalty = area_term(keep, mask_rows(batch.rows.real, batch), settings.area)
+        regularisation = regularisation + area_weight(settings, count.to(keep.dtype)) * penalty
     return total.mean(-1) + mean_over_masks(regularisation, batch)
+
+
+def area_weight(settings: MaskSettings, count: Tensor) -> Tensor:
+    """(M,): weight of the area's penalty in step `count` (M,): growing by a constant factor, then constant."""
+    remaining = (1 - count / (AREA_RAMP * settings.steps)).clamp(min=0)
+    return settings.area_weight * AREA_START**remaining
+
+
+def at_area(z: Tensor, batch: Batch, area: float) -> Tensor:
+    """(M, n): z shifted so that the mean of its sigmoid over each input's units is `area`."""
+    values = torch.where(batch.rows.real, z[batch.rows.mask], 0.0)
+    level = torch.full((batch.inputs * batch.views,), area, device=z.device, dtype=z.dtype)
+    reach = (values.abs().amax() + torch.logit(level).abs() + 1).expand_as(level)
+    q = _crossing(values, batch, level, torch.ones_like(level), -reach, reach)
+    return z - q[row_groups(batch)[: batch.masks]][:, None]
 
 
 def shortness(batch: Batch) -> Tensor:

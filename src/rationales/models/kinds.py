@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.models.catalogue import AUDIO_MODEL, CATALOGUE, EMBEDDED, IMAGE_MODEL, LANGUAGE_MODELS
+from rationales.models.catalogue import (
+    AUDIO_MODEL,
+    CATALOGUE,
+    EMBEDDED,
+    IMAGE_MODEL,
+    IMAGE_MODEL_NAMES,
+    LANGUAGE_MODELS,
+)
 
 # Loaders are imported where they are called: this list is also read by the command line before anything is loaded.
 
@@ -42,7 +49,7 @@ class LoadRequest:
     def pretrained_kind(self) -> str | None:
         """The kind of classifier at a hub id or folder, by its configuration; None for anything else."""
         is_name = isinstance(self.source, (str, os.PathLike)) and self.preprocessor is None
-        if not is_name or str(self.source) in (*CATALOGUE, IMAGE_MODEL, AUDIO_MODEL):
+        if not is_name or str(self.source) in (*CATALOGUE, *IMAGE_MODEL_NAMES, AUDIO_MODEL):
             return None
         if str(self.source) in LANGUAGE_MODELS:
             return "prompt"
@@ -91,7 +98,7 @@ def _is_audio(request: LoadRequest) -> bool:
 
 
 def _is_image(request: LoadRequest) -> bool:
-    if request.source == IMAGE_MODEL:
+    if isinstance(request.source, str) and request.source in IMAGE_MODEL_NAMES:
         return True
     if request.preprocessor is None:
         return request.pretrained_kind == "image"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.models.catalogue import IMAGE_MODEL
+from rationales.models.catalogue import IMAGE_MODEL, IMAGE_MODEL_NAMES
 from rationales.models.classes import Head, class_names
 from rationales.models.image.baselines import blur_radius
 from rationales.models.image.model import AUTOMATIC, ImageModel
@@ -31,8 +31,10 @@ def load_image(
     trust_remote_code: bool = False,
 ) -> ImageModel:
     """Make an image classifier explainable; the options are those of `rationales.load`."""
-    if source == IMAGE_MODEL:
-        model = efficientnet_lite()
+    if isinstance(source, str) and source in IMAGE_MODEL_NAMES:
+        from rationales.models.image.named_models import IMAGE_MODELS
+
+        model = IMAGE_MODELS[source].open()
     elif isinstance(source, nn.Module):
         name = getattr(source, "name_or_path", "") or type(source).__name__
         if is_processor(processor):
