@@ -22,7 +22,7 @@ BESIDE = {"README.md": "front-page.md", "CONTRIBUTING.md": "contributing.md", "C
 CHAPTERS = {  # every page is in one of them, or the build fails
     "First": ("start", "own-model", "choose-method", "gallery", "front-page"),
     "Manual": (
-        *("command-line", "methods", "marc", "instant", "images", "audio", "corpus"),
+        *("command-line", "methods", "marc", "instant", "images", "audio", "corpus", "serve"),
         *("output", "integrations"),
     ),
     "Judge explanations": (
