@@ -117,7 +117,7 @@ def as_model(source: Any) -> Model:
         return load(source)
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], nn.Module):
         return load(*source)
-    if is_text_function(source):
+    if is_text_function(source) or unwrapped(source, None)[1] is not None:
         return load(source)
     if isinstance(source, nn.Module):
         name = type(source).__name__

@@ -236,6 +236,33 @@ def test_a_pipeline_of_transformers_is_its_network_so_that_gradient_methods_work
     assert rationale.probabilities["full"] == pytest.approx(returned, abs=1e-5)
 
 
+def test_a_cross_encoder_is_its_network_so_that_gradient_methods_work():
+    """An object as sentence-transformers has it, recognised by the module of its class."""
+    module, tokenizer = tiny("bert", labels=1)
+    attributes = {"__module__": "sentence_transformers.cross_encoder.CrossEncoder", "model": module}
+    cross_encoder = type("CrossEncoder", (), {**attributes, "tokenizer": tokenizer})()
+    rationale = rationales.explain(cross_encoder, ("a film", "the bread"), method="input-x-gradient")
+    plain = rationales.explain((module, tokenizer), ("a film", "the bread"), method="input-x-gradient")
+    assert np.array_equal(rationale.scores, plain.scores)
+
+
+def test_a_sentence_transformer_makes_the_vectors_of_a_classifier():
+    """encode takes show_progress_bar, which would else be drawn for every call."""
+    calls = []
+
+    def encode(self, texts, show_progress_bar=True):
+        calls.append(show_progress_bar)
+        return np.array([[float("bridge" in text), 1.0] for text in texts])
+
+    module = "sentence_transformers.SentenceTransformer"
+    encoder = type("SentenceTransformer", (), {"__module__": module, "encode": encode})()
+    classifier = LogisticRegression(C=100).fit([[0, 1], [1, 1]], ["other", "bridges"])
+    rationale = rationales.explain(rationales.load(classifier, encoder), TEXTS[0], method="loo-empty", target="bridges")
+    assert rationale.top(1)[0].text == "bridge"
+    assert calls
+    assert not any(calls)
+
+
 def test_a_pipeline_of_images_is_its_network():
     from transformers import ResNetConfig, ResNetForImageClassification, ViTImageProcessor, pipeline
 
