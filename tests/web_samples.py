@@ -21,15 +21,18 @@ HOSTILE_LABEL = '<img src=x onerror="alert(1)">'
 
 
 class RedDetector(nn.Module):
-    """`red` by the difference of the red and the green channel."""
+    """`red` by the mean difference of the red and the green channel."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.look = nn.Conv2d(3, 1, 3, padding=1)
+        with torch.no_grad():
+            self.look.weight.zero_()
+            self.look.weight[0, 0], self.look.weight[0, 1] = 1 / 9, -1 / 9
+            self.look.bias.zero_()
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        mean = self.pool(pixels).flatten(1)
-        evidence = 8 * (mean[:, 0] - mean[:, 1]) - 1
+        evidence = 8 * self.look(pixels).relu().flatten(1).mean(1) - 1
         return torch.stack([-evidence, evidence], 1)
 
 

@@ -46,6 +46,15 @@ def test_rationales_are_those_of_the_library(service):
         assert result.curve is not None
 
 
+def test_a_method_that_fails_does_not_stop_the_others(service):
+    prepared = service.prepare(VisitorRequest("embedded", "Good", methods=("solvex", "occlusion"), steps=None))
+    object.__setattr__(prepared, "options", {"solvex": {"passes": 1}})
+    job = service.start("anna", prepared)
+    assert job.wait(60)
+    assert [result.method for result in job.outcome()] == ["occlusion"]
+    assert "solvex" in job.problems[0]
+
+
 def test_an_edit_is_what_the_model_says_of_the_kept_words(service):
     result = explained(service)[0]
     _, as_it_is = service.edit("anna", [])

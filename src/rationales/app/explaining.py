@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from rationales.app.jobs import Job
+from rationales.app.jobs import Job, JobStoppedError
 from rationales.app.limits import MAX_METHODS, MAX_STEPS, Limits, check_text
 from rationales.app.model_choices import ModelChoices, ServedModel
 from rationales.app.uploads import decode_upload, read_upload_image, read_upload_sound
-from rationales.errors import InputError, OptionError
+from rationales.errors import InputError, OptionError, RationalesError
 from rationales.methods import METHODS
 from rationales.options import suggestion
 from rationales.pipeline.explain import explain
@@ -84,11 +84,21 @@ def read_input(request: VisitorRequest, served: ServedModel, limits: Limits) -> 
 
 
 def run_methods(prepared: PreparedRequest, job: Job) -> None:
-    """Explain the input with every method; each rationale is appended to the results of the job when it is there."""
+    """Explain the input with every method; each rationale is appended to the results of the job when it is there.
+
+    The reason of a method that cannot explain this input is appended to its problems; it is raised if none can.
+    """
     plain = not any(METHODS[name].uses_baselines for name in prepared.methods)
     for number, name in enumerate(prepared.methods):
         job.message = name
-        job.results.append(_run_method(prepared, name, job, number, plain))
+        try:
+            job.results.append(_run_method(prepared, name, job, number, plain))
+        except JobStoppedError:
+            raise
+        except RationalesError as error:
+            job.problems.append(str(error))
+            if len(job.problems) == len(prepared.methods):
+                raise
         job.report((number + 1) / len(prepared.methods))
 
 

@@ -29,6 +29,7 @@ class Job:
         self.share = 0.0
         self.message = ""
         self.results: list[Any] = []  # what the work has finished so far
+        self.problems: list[str] = []  # why parts of the work have no result
         self.began = time.monotonic()
         self._seconds = seconds
         self._error: BaseException | None = None

@@ -1,20 +1,25 @@
 // Edit and see: words are switched off by clicking, regions and moments by drawing over them.
-let off = new Set(), waiting = 0;
+// What is off is kept in the elements themselves, so that a new input begins with nothing taken out.
+let waiting = 0;
+
+function removedParts() {
+  const brush = element.querySelector(".brush");
+  if (brush) return [...(brush.off || [])];
+  return [...element.querySelectorAll('[data-part][aria-pressed="true"]')].map(word => Number(word.dataset.part));
+}
 
 function tell() {  // the server is asked when the hand rests
   clearTimeout(waiting);
-  waiting = setTimeout(() => trigger("edit", {removed: [...off]}), 120);
-}
-
-function showWords() {
-  for (const word of element.querySelectorAll("[data-part]")) word.setAttribute("aria-pressed", String(off.has(Number(word.dataset.part))));
+  waiting = setTimeout(() => trigger("edit", {removed: removedParts()}), 120);
 }
 
 function put(parts) {
-  off = new Set(parts);
-  showWords();
-  const brush = element.querySelector(".brush");
-  if (brush) draw(brush);
+  const off = new Set(parts), brush = element.querySelector(".brush");
+  for (const word of element.querySelectorAll("[data-part]")) word.setAttribute("aria-pressed", String(off.has(Number(word.dataset.part))));
+  if (brush) {
+    brush.off = off;
+    draw(brush);
+  }
   tell();
 }
 
@@ -22,9 +27,7 @@ element.addEventListener("click", event => {
   const word = event.target.closest("[data-part]"), action = event.target.closest("[data-parts]");
   if (action) return put(action.dataset.parts.split(",").filter(Boolean).map(Number));
   if (!word) return;
-  const part = Number(word.dataset.part);
-  if (!off.delete(part)) off.add(part);
-  word.setAttribute("aria-pressed", String(off.has(part)));
+  word.setAttribute("aria-pressed", String(word.getAttribute("aria-pressed") !== "true"));
   tell();
 });
 
@@ -40,7 +43,7 @@ function draw(brush) {
   canvas.height = rows * scale;
   const style = getComputedStyle(brush);
   pen.fillStyle = style.getPropertyValue("--removed") || "#999";
-  for (const part of off) pen.fillRect((part % columns) * scale, Math.floor(part / columns) * scale, scale, scale);
+  for (const part of brush.off) pen.fillRect((part % columns) * scale, Math.floor(part / columns) * scale, scale, scale);
   if (document.activeElement === brush && brush.matches(":focus-visible")) {
     pen.strokeStyle = style.getPropertyValue("--cursor") || "#000";
     pen.lineWidth = 3;
@@ -49,11 +52,11 @@ function draw(brush) {
 }
 
 function prepare() {
-  off = new Set();
-  drawing = null;
-  cursor = 0;
   const brush = element.querySelector(".brush");
   if (!brush || brush.querySelector("canvas")) return;
+  drawing = null;
+  cursor = 0;
+  brush.off = new Set();
   brush.append(document.createElement("canvas"));
   draw(brush);
   for (const name of ["focus", "blur"]) brush.addEventListener(name, () => draw(brush));
@@ -63,6 +66,7 @@ function paint(brush, event) {
   const [rows, columns] = shape(brush), box = brush.getBoundingClientRect();
   const x = Math.floor(columns * (event.clientX - box.left) / box.width), y = Math.floor(rows * (event.clientY - box.top) / box.height);
   if (x < 0 || y < 0 || x >= columns || y >= rows) return;
+  const off = brush.off;
   const reach = event.pointerType === "touch" || rows > 1 ? 1 : 0;  // of an image a cross of five cells at once
   if (drawing === null) drawing = !off.has(y * columns + x);
   for (let down = -reach; down <= reach; down++) for (let across = -reach; across <= reach; across++) {
@@ -93,7 +97,7 @@ element.addEventListener("keydown", event => {
   const [rows, columns] = shape(brush), row = Math.floor(cursor / columns), column = cursor % columns;
   const to = {ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1], ArrowUp: [row - 1, column], ArrowDown: [row + 1, column]}[event.key];
   if (event.key === " " || event.key === "Enter") {
-    if (!off.delete(cursor)) off.add(cursor);
+    if (!brush.off.delete(cursor)) brush.off.add(cursor);
     tell();
   } else if (!to) return;
   event.preventDefault();

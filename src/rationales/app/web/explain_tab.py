@@ -174,7 +174,8 @@ def _explaining(service: ExplainService) -> Callable[..., AsyncIterator[tuple[An
             page = await asyncio.to_thread(framed_result, rationales)
             words, before = edit_panel(editable, rationales[0]), rationales[0].probabilities["full"]
             table = edited_view(before, before, rationales[0].target, 0, part_noun(editable))
-            yield "", page, gradio.update(visible=True), words, table, ON, OFF
+            problems = "".join(map(message, job.problems))
+            yield problems, page, gradio.update(visible=True), words, table, ON, OFF
         except RationalesError as error:
             yield unchanged(message(str(error), "status" if job.cancelled else "error"))
         finally:
