@@ -133,8 +133,10 @@ class PromptEncoder:
         """One row whose units are those of the whole prompt, the text of `source`; special tokens are fixed."""
         if len(tokens.ids) > settings.limit:
             raise settings.too_long(source, len(tokens.ids))
-        special = set(getattr(self.tokenizer, "all_special_ids", ()) or ())
-        text, units, owner = source.text, [], [-1] * len(tokens.ids)
+        # an unknown character has a token of this kind, too, but is a word of the prompt
+        special = {*self.tokenizer.all_special_ids} - {getattr(self.tokenizer, "unk_token_id", None)}
+        text, owner = source.text, [-1] * len(tokens.ids)
+        units: list[Extent] = []
         number = 0
         while number < len(tokens.ids):
             if tokens.ids[number] in special:

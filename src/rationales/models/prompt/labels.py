@@ -61,13 +61,18 @@ class LabelTree:
         ancestors = torch.tensor(
             [[prefix[: len(other)] == other for other in nodes] for prefix in nodes], dtype=torch.bool
         ).view(len(nodes), len(nodes))
+        (step_label, step_readout, step_token), (stop_label, stop_readout, stop_token) = map(_columns, (steps, stops))
         return cls(
-            torch.tensor([prefix[-1] for prefix in nodes], dtype=torch.long),
-            torch.tensor([len(prefix) - 1 for prefix in nodes], dtype=torch.long),
-            ancestors,
-            *_columns(steps),
-            *_columns(stops),
-            torch.tensor([len(ids) for ids in label_ids], dtype=torch.long),
+            node_ids=torch.tensor([prefix[-1] for prefix in nodes], dtype=torch.long),
+            depth=torch.tensor([len(prefix) - 1 for prefix in nodes], dtype=torch.long),
+            ancestors=ancestors,
+            step_label=step_label,
+            step_readout=step_readout,
+            step_token=step_token,
+            stop_label=stop_label,
+            stop_readout=stop_readout,
+            stop_token=stop_token,
+            lengths=torch.tensor([len(ids) for ids in label_ids], dtype=torch.long),
         )
 
     @property

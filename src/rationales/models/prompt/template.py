@@ -31,7 +31,7 @@ class PromptTemplate:
     text: str
     chat: bool = False
     system: str | None = None
-    examples: tuple[tuple[Any, str], ...] = ()
+    examples: tuple[Any, ...] = ()  # of tuples (text, label)
     separator: str | None = None
     instruction: str = ""
 
@@ -47,7 +47,7 @@ class PromptTemplate:
         if self.system is not None and not self.chat:
             raise OptionError("a system message belongs to a chat; set chat=True, or write it into the template")
         for example in self.examples:
-            if len(example) != 2 or not isinstance(example[1], str):
+            if not isinstance(example, tuple) or len(example) != 2 or not isinstance(example[1], str):
                 raise OptionError(f"an example is a tuple (text, label), not {example!r}")
             if isinstance(example[0], str) == self.has_pair:
                 raise OptionError(f"an example of a template with{'' if self.has_pair else 'out'} {PAIR}: {example!r}")
