@@ -30,7 +30,7 @@ _POOLS = {
 _ADDITIONS = {torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__}
 _SUBTRACTIONS = {torch.sub, Tensor.sub, Tensor.__sub__}
 _SCALINGS = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__, torch.div, Tensor.div, Tensor.__truediv__}
-_IN_PLACE = {
+_IN_PLACE: dict[Any, Any] = {
     **dict.fromkeys((Tensor.add_, Tensor.__iadd__), torch.add),
     **dict.fromkeys((Tensor.sub_, Tensor.__isub__), torch.sub),
     **dict.fromkeys((Tensor.mul_, Tensor.__imul__), torch.mul),

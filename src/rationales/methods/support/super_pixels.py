@@ -5,6 +5,8 @@ scikit-image (`pip install 'rationales[images]'`) is imported when the first ima
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -22,10 +24,11 @@ def super_pixels(image: Tensor, real: Tensor, kind: str, count: int) -> Tensor:
     segments are asked for. The same image always gets the same super-pixels.
     """
     try:
-        from skimage import segmentation
+        from skimage import segmentation as untyped
     except ImportError:
         message = "super-pixels need scikit-image, which is not installed: pip install 'rationales[images]'"
         raise ModelError(message) from None
+    segmentation: Any = untyped  # scikit-image has no types
     values = image.double()
     low, high = values[:, real].amin(), values[:, real].amax()
     pixels = ((values - low) / (high - low).clamp(min=1e-12)).clamp(0, 1).permute(1, 2, 0).numpy()
