@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.batch.execution import weight_count
-from rationales.models.batch.parts import Part
-from rationales.models.batch.rows import fold, normal
+from rationales.models.batch.rows import Part, fold, normal
 from rationales.models.multimodal.network import ImageTextNetwork
 
 WORD_PURPOSE = 4  # key of the noise on words, so that no random number is used twice
@@ -175,7 +174,7 @@ class ImageTextBatch(Batch):
         return self.rows.mask if rows is None else self.rows.mask[rows]
 
     def _longest(self, mask: Tensor) -> int:
-        return max(self.lengths[index] for index in mask.tolist())
+        return max(self.lengths[int(index)] for index in mask.tolist())
 
     def _split(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """(R, values) -> (R, channels, H, W) and (R, T, hidden)."""
