@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -83,11 +83,11 @@ class ImageTextBatch(Batch):
 
         return self._logits(piece, mixed, blend)
 
-    def _logits(self, piece: Piece, pixels: Tensor, change: object) -> Tensor:
+    def _logits(self, piece: Piece, pixels: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         mask, tokens = self.rows.mask[piece.row], piece.size - self.patches
         types = None if self.types is None else self.types[mask, :tokens]
         ids, attention = self.ids[mask, :tokens], self.attention[mask, :tokens]
-        return self.class_logits(piece, self.network.logits(pixels, ids, attention, types, change))  # type: ignore[arg-type]
+        return self.class_logits(piece, self.network.logits(pixels, ids, attention, types, change))
 
     def input_embeddings(self, rows: Tensor | None = None) -> Tensor:
         """(R, values): the pixels and the word embeddings of these rows, in single precision at least."""
