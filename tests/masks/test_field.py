@@ -12,7 +12,7 @@ from reference import field as literal
 
 from rationales.masks import field
 from rationales.masks.field import line_field, smooth
-from rationales.models.batch.parts import Part
+from rationales.models.batch.rows import Part
 from rationales.models.text.tokens import PART_GAP
 
 

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rationales.masks.grid import grid_field
 from rationales.models.batch import Batch
-from rationales.models.batch.parts import Part, part_weights
+from rationales.models.batch.rows import Part, part_weights
 
 BLOCK = 1024  # targets at a time, so that the n x n kernel of a long line is never in memory at once
 MIN_VISIBLE_DEVIATION = 0.02  # standard deviation of the keeps below which a mask has no visible structure

@@ -67,7 +67,7 @@ class Kind:
     units: str  # what its units are called in messages
     inputs_at_once: int  # inputs that `explain` prepares together; the engine decides how many are in flight
     suggested_baselines: str  # for a user whose baseline is informative
-    default_model: str  # of the command line
+    default_model: str  # of the command line; empty: there is none
     recognise: Callable[[LoadRequest], bool]
     load: Callable[[LoadRequest], Any]
 
@@ -176,7 +176,7 @@ _AUDIO = Kind(
 KINDS = (
     Kind(
         name="image-text",
-        noun="image with a text",
+        noun="image-text pair",
         units="words and pixels",
         inputs_at_once=32,
         suggested_baselines="'unk; black', 'mask; noise', 'pad; blur-20'",

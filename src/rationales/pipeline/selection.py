@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.models.batch import Batch
-from rationales.models.batch.parts import Part
+from rationales.models.batch.rows import Part
 from rationales.models.kinds import kind_named
 from rationales.rationale import Curve, Note, Rule, by_label
 

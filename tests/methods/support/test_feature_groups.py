@@ -9,7 +9,7 @@ import torch
 
 from rationales.errors import OptionError
 from rationales.methods.support.feature_groups import feature_groups
-from rationales.models.batch.parts import Part
+from rationales.models.batch.rows import Part
 
 
 def grid(height, width, real=None):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rationales.methods.support.sliding_windows import Windows
-from rationales.models.batch.parts import Part
+from rationales.models.batch.rows import Part
 
 
 def line(*lengths):

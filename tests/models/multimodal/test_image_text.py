@@ -26,7 +26,7 @@ from models.multimodal.pairs import (
 
 import rationales
 from rationales.errors import InputError, ModelError, OptionError
-from rationales.models.batch.parts import Part, part_weights
+from rationales.models.batch.rows import Part, part_weights
 from rationales.models.multimodal.architectures import PairScore
 from rationales.models.multimodal.baselines import PIXEL_BASELINES, part_baselines
 from rationales.rationale import Grid, Rationale, TextAndImage

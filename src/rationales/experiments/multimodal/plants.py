@@ -18,6 +18,7 @@ import torch
 from rationales.errors import OptionError
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments.registry import ExperimentReport, Request
+from rationales.files import write_text
 from rationales.groundtruth.captioned_shapes import SIDE, captioned_pictures
 from rationales.groundtruth.metrics import attribution_share
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
@@ -32,7 +33,7 @@ from rationales.pipeline.scoring import encode_inputs, open_batch, run_method
 from rationales.version import __version__
 
 TITLE = "Planted causes in words, pictures and both"
-TRAINING_PAIRS, TEST_PAIRS, STEPS = 3000, 600, 400
+TRAINING_PAIRS, TEST_PAIRS, STEPS = 2000, 200, 250
 TRAINING_SEED, TEST_SEED = 3000, 4000
 LIMIT = 40  # explained test pairs of each network
 MIN_ACCURACY = 0.97  # below it a network does not rely on the plant, and its columns mean nothing
@@ -84,12 +85,19 @@ def reproduce(request: Request) -> ExperimentReport:
     for cause in CAUSES:
         networks.append(trained(cause, request.seed, request.limit or LIMIT, request.device))
         log(f"cause in {cause}: test accuracy {networks[-1].accuracy:.3f}")
-    rows = []
+    rows: list[TableRow] = []
     for number, (name, method) in enumerate(methods.items()):
         rows.append(measured_row(name, method, networks, request.seed))
         log(f"{rows[-1].title}: {rows[-1].seconds:.2f} s / input")
         if request.progress is not None:
             request.progress((number + 1) / len(methods))
+        if request.out is not None:  # a run that is stopped leaves its finished rows
+            write_text(request.out / "table.md", build_report(rows, networks, request.seed).to_markdown())
+    return build_report(rows, networks, request.seed)
+
+
+def build_report(rows: Sequence[TableRow], networks: Sequence[TrainedPairs], seed: int) -> ExperimentReport:
+    """The report on these rows."""
     count = max(len(network.explained) for network in networks)
     accuracies = ", ".join(f"{network.cause} {network.accuracy:.3f}" for network in networks)
     failed = [network.cause for network in networks if network.accuracy < MIN_ACCURACY]
@@ -104,14 +112,15 @@ def reproduce(request: Request) -> ExperimentReport:
         selection="",
         model="PairNetwork, one for each cause",
         baseline=BASELINE,
-        seed=request.seed,
+        seed=seed,
         versions={"rationales": __version__},
         remarks=tuple(remarks),
         recipe="Attr% within a part: the share of its absolute scores on the cause. 'right part': mean |score| of the "
         "part with the cause, relative to the sum of the means of both parts.",
         unit="pairs of class 1 for each cause",
     )
-    return ExperimentReport(table, ROWS["random"][0] if "random" in methods else None, METRICS, (), TITLE)
+    has_random = any(row.method == "random" for row in rows)
+    return ExperimentReport(table, ROWS["random"][0] if has_random else None, METRICS, (), TITLE)
 
 
 def trained(cause: str, seed: int, limit: int, device: str | None = None) -> TrainedPairs:

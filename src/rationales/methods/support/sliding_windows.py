@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rationales.models.batch import Batch
-from rationales.models.batch.parts import Part
+from rationales.models.batch.rows import Part
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from rationales.errors import ModelError, OptionError
 from rationales.models.batch.contrast import Contrast
 from rationales.models.batch.execution import limited_threads
-from rationales.models.batch.parts import Part, part_weights
-from rationales.models.batch.rows import Block, Noise, Packing, Piece, Rows, normal, pack
+from rationales.models.batch.rows import Block, Noise, Packing, Part, Piece, Rows, normal, pack, part_weights
 from rationales.models.classes import Head, class_logits, probabilities
 
 if TYPE_CHECKING:

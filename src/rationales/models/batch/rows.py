@@ -1,4 +1,4 @@
-"""The rows of a batch: windows of long inputs, their origin, their random keys, and how they are packed together.
+"""The rows of a batch: windows of long inputs, their origin, parts and random keys, and how they are packed together.
 
 Random numbers are counter-based: each is a function of a key and a position, not of earlier numbers. An input therefore
 gets the same numbers alone, in any batch, in any order and with any padding, and no global state is used. The mixing
@@ -67,6 +67,40 @@ class Rows:
             blend=self.blend[:masks] * views,
             contrast=None if self.contrast is None else self.contrast.take(index),
         )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Units first..last-1 of every row: the pixels of a grid, row by row, or units of a line."""
+
+    first: int
+    last: int
+    grid: tuple[int, int] | None  # height and width; None: a line
+
+    @property
+    def units(self) -> slice:
+        """Its units in a tensor over units."""
+        return slice(self.first, self.last)
+
+    @property
+    def count(self) -> int:
+        """Number of its units, padding included."""
+        return self.last - self.first
+
+
+def part_weights(real: Tensor, parts: Sequence[Part], dtype: torch.dtype) -> Tensor:
+    """(S, n): weights of the units such that all parts of a row weigh the same; their sum is the number of real units.
+
+    real: (S, n) bool. With one part every real unit has the weight 1. A part without real units has no weight, and
+    the others share its part.
+    """
+    weights = real.to(dtype)
+    if len(parts) == 1:
+        return weights
+    counts = torch.stack([weights[:, unit_part.units].sum(1) for unit_part in parts], 1)  # (S, parts)
+    shares = counts.sum(1, keepdim=True) / (counts > 0).sum(1, keepdim=True).clamp(min=1)
+    factors = shares / counts.clamp(min=1)
+    return torch.cat([weights[:, unit_part.units] * factors[:, [number]] for number, unit_part in enumerate(parts)], 1)
 
 
 @dataclass(frozen=True, eq=False)

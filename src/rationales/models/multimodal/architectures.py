@@ -73,7 +73,7 @@ class MatchingHead(nn.Module):
 
 
 @dataclass(frozen=True)
-class Architecture:
+class PairArchitecture:
     """How a class of transformers becomes a classifier."""
 
     wrap: Callable[[nn.Module, Any], nn.Module]  # module and tokenizer -> module that returns logits
@@ -86,8 +86,8 @@ def _as_it_is(module: nn.Module, _tokenizer: Any) -> nn.Module:
 
 
 ARCHITECTURES = {  # by the name of the class
-    "CLIPModel": Architecture(PairScore, Head.SIGMOID, MATCH),
-    "BlipForImageTextRetrieval": Architecture(MatchingHead, Head.SOFTMAX, MATCH),
-    "ViltForQuestionAnswering": Architecture(_as_it_is, Head.MULTI_LABEL),  # every answer has a score of its own
-    "ViltForImagesAndTextClassification": Architecture(_as_it_is, Head.SOFTMAX),
+    "CLIPModel": PairArchitecture(PairScore, Head.SIGMOID, MATCH),
+    "BlipForImageTextRetrieval": PairArchitecture(MatchingHead, Head.SOFTMAX, MATCH),
+    "ViltForQuestionAnswering": PairArchitecture(_as_it_is, Head.MULTI_LABEL),  # every answer has a score of its own
+    "ViltForImagesAndTextClassification": PairArchitecture(_as_it_is, Head.SOFTMAX),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from rationales.models.batch import Batch, Noise, Piece
 from rationales.models.batch.execution import weight_count
-from rationales.models.batch.parts import Part
-from rationales.models.batch.rows import fold, normal
+from rationales.models.batch.rows import Part, fold, normal
 from rationales.models.multimodal.network import ImageTextNetwork
 
 WORD_PURPOSE = 4  # key of the noise on words, so that no random number is used twice
@@ -84,11 +83,11 @@ class ImageTextBatch(Batch):
 
         return self._logits(piece, mixed, blend)
 
-    def _logits(self, piece: Piece, pixels: Tensor, change: object) -> Tensor:
+    def _logits(self, piece: Piece, pixels: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         mask, tokens = self.rows.mask[piece.row], piece.size - self.patches
         types = None if self.types is None else self.types[mask, :tokens]
         ids, attention = self.ids[mask, :tokens], self.attention[mask, :tokens]
-        return self.class_logits(piece, self.network.logits(pixels, ids, attention, types, change))  # type: ignore[arg-type]
+        return self.class_logits(piece, self.network.logits(pixels, ids, attention, types, change))
 
     def input_embeddings(self, rows: Tensor | None = None) -> Tensor:
         """(R, values): the pixels and the word embeddings of these rows, in single precision at least."""
@@ -175,7 +174,7 @@ class ImageTextBatch(Batch):
         return self.rows.mask if rows is None else self.rows.mask[rows]
 
     def _longest(self, mask: Tensor) -> int:
-        return max(self.lengths[index] for index in mask.tolist())
+        return max(self.lengths[int(index)] for index in mask.tolist())
 
     def _split(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """(R, values) -> (R, channels, H, W) and (R, T, hidden)."""

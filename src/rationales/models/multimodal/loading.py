@@ -20,7 +20,7 @@ from rationales.models.image.loading import (
 )
 from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import Fit, ImageInput, fit_image
-from rationales.models.multimodal.architectures import ARCHITECTURES, Architecture
+from rationales.models.multimodal.architectures import ARCHITECTURES, PairArchitecture
 from rationales.models.multimodal.baselines import part_baselines
 from rationales.models.multimodal.model import ImageTextModel
 from rationales.models.multimodal.network import ImageTextNetwork
@@ -154,7 +154,9 @@ def _network(module: nn.Module, tokenizer: Any, baseline: str | Tensor) -> Image
     return ImageTextNetwork(module, embedding, vector, arguments, "token_type_ids" in signature)
 
 
-def _head(module: nn.Module, known: Architecture | None, names: Sequence[str], labels: Sequence[str] | None) -> Head:
+def _head(
+    module: nn.Module, known: PairArchitecture | None, names: Sequence[str], labels: Sequence[str] | None
+) -> Head:
     if known is not None:
         return known.head
     config = getattr(module, "config", None)

@@ -42,7 +42,7 @@ class ImageTextModel(ModelDisplay):
     limit: int  # tokens of a text
     filler: int  # token id of padding
     kind: str = field(default="image-text", init=False)
-    unit: str = field(default="word or pixel", init=False)
+    unit: str = field(default="unit", init=False)  # words and pixels
     _row_bytes: int = field(default=0, init=False, repr=False)
 
     def facts(self) -> dict[str, str]:
