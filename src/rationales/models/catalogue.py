@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
-IMAGE_MODEL_NAMES = (IMAGE_MODEL, "mobilenet-v2", "resnet-50")  # models/image/named_models.py opens them
+IMAGE_MODEL_NAMES = (IMAGE_MODEL, "mobilenet-v2", "resnet-50", "vit-birds")  # models/image/named_models.py opens them
 AUDIO_MODEL = "silero-vad"
 _HERE = Path(__file__).resolve().parent
 
