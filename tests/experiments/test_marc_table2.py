@@ -205,3 +205,32 @@ def test_without_any_model_the_error_names_all(tmp_path, monkeypatch):
     monkeypatch.setattr("rationales.experiments.marc_table2.run.load", missing)
     with pytest.raises(ModelError, match=r"resnet-50.*vit-birds"):
         EXPERIMENTS["marc-table2"].run(Request(data=tmp_path))
+
+
+@pytest.mark.parametrize("model", [tiny_cnn, tiny_vit])
+def test_the_figures_are_one_sheet_for_all_methods_and_pictures(examples, tmp_path, model):
+    from rationales.experiments.marc_table2.figures import FigureSettings
+    from rationales.experiments.marc_table2.figures import reproduce as reproduce_figures
+
+    out = tmp_path / "out"
+    out.mkdir()
+    rows = ["saliency", "attention", "marc"]
+    report = reproduce_figures(
+        Request(data=examples[0].image.parent, rows=rows, limit=2), FigureSettings(model(), QUICK)
+    )
+    titles = [row.title for row in report.table.rows]
+    on_vit = model is tiny_vit
+    assert ("MaRC, discriminative (3b)" in titles) == ("MaRC, indicative (3c)" in titles) == on_vit
+    assert ("Attention" in titles) == on_vit
+    assert ("n/a" in report.to_markdown()) != on_vit
+    png, page = report.draw_figures(out)
+    with Image.open(png) as sheet:
+        assert sheet.width > 160 * (1 + len(titles))
+    text = page.read_text()
+    assert text.count("<img") == 2 * (1 + 2 * len(titles))
+    assert "<script" not in text
+
+
+def test_the_figures_need_pictures():
+    with pytest.raises(OptionError, match="give --data"):
+        EXPERIMENTS["marc-figures"].run(Request())
