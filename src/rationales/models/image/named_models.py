@@ -11,6 +11,8 @@ from rationales.models.catalogue import IMAGE_MODEL
 if TYPE_CHECKING:
     from rationales.models.image.model import ImageModel
 
+VIT = "vit-birds"
+
 
 @dataclass(frozen=True)
 class NamedImageModel:
@@ -68,6 +70,39 @@ def _where_resnet() -> str | None:
     return str(weights_file()) if weights_file().is_file() else None
 
 
+def _open_vit() -> ImageModel:
+    from rationales.errors import ModelError
+    from rationales.models.delta import DELTA_FOLDER
+    from rationales.models.image.loading import from_pixels
+    from rationales.models.image.reading import Fit
+    from rationales.models.quiet import quiet_transformers
+
+    if _where_vit() is None:
+        raise ModelError(
+            "the weights of vit-birds are not stored yet; 'python -m zoo.vit.train' makes them, in a checkout of the "
+            "project (zoo/README.md)"
+        )
+    import torch
+    import transformers
+
+    folder = DELTA_FOLDER / VIT
+    with quiet_transformers():
+        module = transformers.ViTForImageClassification.from_pretrained(
+            folder, use_safetensors=True, local_files_only=True, dtype=torch.float32
+        )
+    config = module.config
+    labels = [config.id2label[number] for number in range(config.num_labels)]
+    fit = Fit("crop", config.image_size, config.image_size, resize=config.image_size, resample="bicubic")
+    return from_pixels(module.eval(), fit, (0.5,) * 3, (0.5,) * 3, labels, VIT)
+
+
+def _where_vit() -> str | None:
+    from rationales.models.delta import DELTA_FOLDER
+
+    folder = DELTA_FOLDER / VIT
+    return str(folder) if (folder / "model.safetensors").is_file() else None
+
+
 IMAGE_MODELS = {
     entry.name: entry
     for entry in (
@@ -89,6 +124,12 @@ IMAGE_MODELS = {
             _where_resnet,
             _open_resnet,
             fetch=True,
+        ),
+        NamedImageModel(
+            VIT,
+            "eight kinds of birds in photographs; a ViT of DeiT-tiny shape of our own (zoo/vit)",
+            _where_vit,
+            _open_vit,
         ),
     )
 }
