@@ -5,9 +5,9 @@ python bench/scaling.py --device cuda --model bert-base --out scaling.json
 
 Every line grows one thing and holds the others. The exponent is the slope of a straight line through the logarithms,
 over all points and over the last two: small sizes pay for the fixed cost of a step, so the last says where it goes. 0:
-it costs nothing; 1: twice as much costs twice as much; 2: four times. Times are those of MaRC's `scores`, divided by
-its steps; what is compared is run in turns. Memory is the most that a step's rows hold beyond the model, each point in
-a process of its own.
+it costs nothing; 1: twice as much costs twice as much; 2: four times. Times are those of MaRC's `scores`, of a
+convolutional network those of the optimisation alone, divided by its steps; what is compared is run in turns. Memory is
+the most that a step's rows hold beyond the model, each point in a process of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from subjects import SIZES, of_length, pictures, random_text, words
 from timing import arguments, headline, interleaved, peak_memory, ready, run, save, setting, table
 
 import rationales
+from rationales.masks.optimize import optimize
 from rationales.methods import build
 from rationales.methods.marc import Marc
 from rationales.models.batch import Batch
@@ -96,6 +97,23 @@ class Scored:
         assert set(attribution.steps) == {self.method.steps}
 
 
+@dataclass(frozen=True, eq=False)
+class Optimized(Scored):
+    """The optimisation alone: with random weights no part of a picture may suffice, and `scores` adds steps then."""
+
+    def __call__(self) -> None:
+        target = torch.zeros(self.batch.inputs, dtype=torch.long, device=self.batch.device)
+        with self.model.frozen():
+            result = optimize(self.batch, target, self.method)
+        assert set(result.steps) == {self.method.steps}
+
+
+def optimized(model: Any, inputs: Sequence[Any], steps: int, **options: Any) -> Optimized:
+    """The optimisation of so many steps on these inputs."""
+    run = scored(model, inputs, steps, **options)
+    return Optimized(run.model, run.method, run.batch)
+
+
 def scored(model: Any, inputs: Sequence[Any], steps: int, **options: Any) -> Scored:
     """The run of so many steps on these inputs."""
     method = build("marc", {"steps": steps, "stop": "steps", **options}, model.kind)
@@ -143,15 +161,15 @@ class Points:
 
     def network_pixels(self, sizes: Sequence[int]) -> list[Point]:
         """A network whose cost is that of its convolutions, as in practice."""
-        return [(size**2, scored(convolutional(size, self.device), pictures(1, size), self.steps)) for size in sizes]
+        return [(size**2, optimized(convolutional(size, self.device), pictures(1, size), self.steps)) for size in sizes]
 
     def picture_classes(self, sizes: Sequence[int]) -> list[Point]:
         models = [(size, convolutional(64, self.device, classes=size)) for size in sizes]
-        return [(size, scored(model, pictures(1, 64), self.steps)) for size, model in models]
+        return [(size, optimized(model, pictures(1, 64), self.steps)) for size, model in models]
 
     def baselines(self, sizes: Sequence[int]) -> list[Point]:
         models = [(size, convolutional(64, self.device, NAMED_BASELINES[:size])) for size in sizes]
-        return [(size, scored(model, pictures(1, 64), self.steps, views="all")) for size, model in models]
+        return [(size, optimized(model, pictures(1, 64), self.steps, views="all")) for size, model in models]
 
     def inputs(self, sizes: Sequence[int]) -> list[Point]:
         texts = [of_length(self.model, str(self.fixed), seed) for seed in range(max(sizes))]
