@@ -22,12 +22,13 @@ BESIDE = {"README.md": "front-page.md", "CONTRIBUTING.md": "contributing.md", "C
 CHAPTERS = {  # every page is in one of them, or the build fails
     "First": ("start", "own-model", "choose-method", "gallery", "front-page"),
     "Manual": (
-        *("command-line", "methods", "marc", "instant", "aml", "input-marginalization", "inside-transformers"),
-        *("images", "audio", "corpus", "output", "integrations"),
+        *("command-line", "methods", "marc", "instant", "aml", "inside-transformers"),
+        "language-models",
+        *("images", "audio", "corpus", "serve", "output", "integrations"),
     ),
     "Judge explanations": (
-        *("evaluate", "metrics", "data", "stability", "ground-truth", "human-studies", "movie-reviews", "speed"),
-        "studies/README",
+        *("evaluate", "metrics", "data", "stability", "ground-truth", "human-studies", "movie-reviews"),
+        *("input-marginalization", "speed", "studies/README"),
     ),
     "Reference": ("api", "architecture", "dependencies", "contributing", "versions", "changelog"),
 }

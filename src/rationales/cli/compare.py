@@ -11,7 +11,15 @@ from typer import Argument, Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, method_rows, text_unit
+from rationales.cli.inputs import (
+    check_kind,
+    check_outputs,
+    check_rule,
+    load_model,
+    method_rows,
+    prompt_options,
+    text_unit,
+)
 from rationales.cli.inputs import target as find_target
 from rationales.cli.sources import gather
 from rationales.cli.streams import import_torch, prepare_libraries
@@ -49,6 +57,10 @@ def compare(
     target: shared.Target = None,
     against: shared.Against = None,
     seed: Annotated[int, Option(help="The same seed gives the same result.")] = 0,
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     unit: shared.UnitOfText = None,
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all methods.")] = None,
@@ -101,7 +113,7 @@ def compare(
     if marks and kind == "image":
         raise OptionError("--mark is for texts")
     spans = _spans(sources.inputs[0], marks) if marks else None
-    text_units = text_unit(unit, kind)
+    text_units, of_prompt = text_unit(unit, kind), prompt_options(labels, template, continuations, prompt)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
 
@@ -112,7 +124,7 @@ def compare(
         resolve_entries(rows, smooth, kind, shape)  # reports unknown names and options before anything is loaded
         import rationales
 
-        load_options = {"device": device, "unit": text_units, "baseline": baseline}
+        load_options = {"device": device, "unit": text_units, "baseline": baseline} | of_prompt
         explained = load_model(model, kind, **load_options, trust_remote_code=trust_remote_code)
         check_kind(explained, kind)
     count = f"{len(sources.inputs):,} images " if sources.several else ""

@@ -157,6 +157,8 @@ class PreparedEvaluation:
             failures=failures,
             curves=_mean_curves(curves),
             measuring=collected.faithfulness_seconds / len(scored) if curves is not None else float("nan"),
+            steps=float(np.mean(steps)) if (steps := _steps(collected)) else math.nan,
+            settled=float(np.mean([stop != "steps" for stop in stops])) if (stops := _stops(collected)) else math.nan,
         )
 
     def _compared(self, number: int, scores: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -224,6 +226,16 @@ def prepare_evaluation(
     if table_rule is not None and not isinstance(selection, str):
         title = _selection_title(table_rule)
     return PreparedEvaluation(settings, example_list, names, gold, gold_labels, title, remarks)
+
+
+def _steps(collected: CollectedRow) -> list[int]:
+    """The number of steps of each input that was optimised."""
+    return [raw.steps for raw in collected.raw_scores if raw.steps is not None]
+
+
+def _stops(collected: CollectedRow) -> list[str]:
+    """What ended the optimisation of each input that has one."""
+    return [raw.stop for raw in collected.raw_scores if raw.stop]
 
 
 def _mean_curves(curves: FaithfulnessCurves | None) -> dict[str, tuple[float, ...]]:

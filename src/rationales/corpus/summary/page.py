@@ -58,11 +58,22 @@ def write_report(results: CorpusResults, folder: Path | None = None) -> Path:
     except OSError as error:
         raise RationalesError(f"cannot make the folder {home}: {error.strerror}") from None
     for position in sorted(_listed_positions(statistics)):
-        content = page(results.record(f"#{position}"))
+        content = _record_page(results, position)
         store(home / RECORD_PAGES / f"{position}.html", content.encode("utf-8", "replace"))
     index = home / "index.html"
     store(index, corpus_page(results, statistics).encode("utf-8", "replace"))
     return index
+
+
+def _record_page(results: CorpusResults, position: int) -> str:
+    """The page of one record, with all methods side by side and a link to the corpus."""
+    rationales = results.record(f"#{position}")
+    back = '<a href="../index.html">All of the corpus</a>'
+    if len(rationales) == 1:
+        return page(rationales, ending=f'<p class="caption">{back}</p>')
+    title = rationales[0].name or f"#{position}"
+    lead = f'<header class="lead"><h1>{display_text(title)}</h1><p>{back}</p></header>'
+    return page(rationales, titles=results.methods, lead=lead, name=title)
 
 
 def corpus_page(results: CorpusResults, statistics: dict[str, MethodStatistics]) -> str:

@@ -19,6 +19,7 @@ from rationales.models.batch import Batch
 from rationales.models.function.model import FunctionModel
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
+from rationales.models.prompt.model import PromptModel
 from rationales.models.text import baselines
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.model import TextModel
@@ -104,7 +105,8 @@ def variant_probabilities(
     seed: int = 0,
 ) -> Tensor:
     """(K, B, views, classes): probabilities of every variant of every input, averaged over segments, not over views."""
-    removal, bare = protocol.removal, protocol.special == "remove"
+    # what surrounds the text in a prompt is the question, and stays
+    removal, bare = protocol.removal, protocol.special == "remove" and not isinstance(model, PromptModel)
     is_function = isinstance(model, FunctionModel)  # deletes words from the text itself, so that nothing is retokenised
     deleted = removal == DELETE and (is_function or not protocol.retokenise)
     if not isinstance(model, TextModel) and removal in (DELETE, FILL) and not (is_function and deleted):

@@ -6,18 +6,22 @@ For an image the heat maps and cut-outs of all methods stand in one table below 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rationales.rationale import Grid, Rationale
 from rationales.report.comparison import comparison_table, legend
 from rationales.report.html.document import scrollable
 from rationales.report.html.marked_text import display_text, escape
-from rationales.report.html.page import page
+from rationales.report.html.page import PageLayout, page
 from rationales.report.html.picture_grid import picture_table
 from rationales.report.html.probabilities import prediction
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> str:
-    """One page with a column for each method, each with its own threshold."""
+
+def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str], **layout: Unpack[PageLayout]) -> str:
+    """One page with a column for each method, each with its own threshold; `layout`: endings, style, script."""
     first = rationales[0]
     name = f"Why {first.question}? {len(titles)} methods"
     headings, rows = comparison_table(rationales, titles)
@@ -35,4 +39,4 @@ def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str]) -> s
         f"{scrollable(table, 'Methods and metrics')}"
         f"{picture_table([rationales], titles) if isinstance(first.units, Grid) else ''}</header>"
     )
-    return page(rationales, titles=titles, lead=lead, name=name)
+    return page(rationales, **{**layout, "titles": titles, "lead": lead, "name": name})
