@@ -103,6 +103,8 @@ def test_edit_a_word(opened):
     word = page.locator('#edit [data-part="8"]')  # good
     assert word.inner_text() == "good"
     full = page.locator("#edited tr.target td").nth(2).inner_text()
+    word.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)  # until nothing moves under the pointer
     word.click()
     playwright_api.expect(word).to_have_attribute("aria-pressed", "true")
     playwright_api.expect(page.locator("#edited .what")).to_have_text("1 word taken out")

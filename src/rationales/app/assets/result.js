@@ -3,5 +3,6 @@ window.addEventListener("message", event => {
   const frame = element.querySelector("iframe");
   const height = event.data && event.data.rationalesHeight;
   if (!frame || event.source !== frame.contentWindow || !Number.isFinite(height)) return;
-  frame.style.height = `${Math.min(Math.max(height, 40), 200000)}px`;
+  // kept for the next frame too, so that what stands below does not jump while it is loaded
+  element.style.setProperty("--frame-height", `${Math.min(Math.max(height, 40), 200000)}px`);
 });

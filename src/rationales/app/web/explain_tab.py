@@ -14,7 +14,7 @@ from rationales.app.examples import TrialInput, examples
 from rationales.app.explaining import PREDICTED, VisitorRequest
 from rationales.app.limits import MAX_METHODS, MAX_STEPS
 from rationales.app.service import ExplainService
-from rationales.app.views.assets import app_asset
+from rationales.app.views.assets import component_script
 from rationales.app.views.edit_panel import edit_panel, edited_view
 from rationales.app.views.messages import message, progress_bar, waiting
 from rationales.app.views.result_page import frame, result_page
@@ -76,7 +76,7 @@ def explain_tab(service: ExplainService) -> None:
         plain_html(EDIT_HEADING)
         with gradio.Row(equal_height=False):
             with gradio.Column(scale=3, min_width=320):
-                panel = plain_html("", js_on_load=app_asset("edit.js"), elem_id="edit")
+                panel = plain_html("", js_on_load=component_script("edit.js"), elem_id="edit")
             with gradio.Column(scale=2, min_width=300):
                 edited = plain_html("", elem_id="edited")
 

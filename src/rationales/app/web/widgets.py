@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from rationales.app.downloads import Download
-from rationales.app.views.assets import app_asset
+from rationales.app.views.assets import component_script
 from rationales.report.html.marked_text import escape
 
 IMAGE_TYPES = "image/png,image/jpeg,image/webp,image/gif,image/bmp,image/tiff"
@@ -29,7 +29,7 @@ def upload_box(noun: str, accept: str, max_bytes: int, preview: str, **options: 
     return plain_html(
         "",
         html_template=template,
-        js_on_load=app_asset("upload.js"),
+        js_on_load=component_script("upload.js"),
         **options,
     )
 
@@ -43,12 +43,12 @@ def plain_html(content: str, **options: Any) -> Any:
 
 def result_frame() -> Any:
     """The element that shows a result."""
-    return plain_html("", js_on_load=app_asset("result.js"), elem_classes="frame")
+    return plain_html("", js_on_load=component_script("result.js"), elem_classes="frame")
 
 
 def saver() -> Any:
     """An element without a look that saves the file in its value; see `saved`."""
-    return plain_html("", html_template="", js_on_load=app_asset("save.js"), elem_classes="saver")
+    return plain_html("", html_template="", js_on_load=component_script("save.js"), elem_classes="saver")
 
 
 def saved(file: Download) -> str:
