@@ -305,10 +305,13 @@ class Cuts:
 
 def cuts(units: Sequence[Unit]) -> Cuts:
     """Where spans of these words (of both texts of a pair) would cut a phrase."""
-    texts, starts, stops, text_index = (list(column) for column in zip(*units, strict=True)) if units else ([],) * 4
+    texts = [unit.text for unit in units]
+    starts = np.fromiter((unit.start for unit in units), np.int64, len(units))
+    stops = np.fromiter((unit.end for unit in units), np.int64, len(units))
+    text_index = np.fromiter((unit.text_index for unit in units), np.int64, len(units))
     traits = np.fromiter(map(_traits, texts), np.int64, len(texts))
     text_starts = np.diff(text_index, prepend=text_index[:1]) != 0  # the first word of the second text
-    joints = _joints(traits, np.array(starts, np.int64), np.array(stops, np.int64), text_starts)
+    joints = _joints(traits, starts, stops, text_starts)
     marks = _has(traits, _Trait.MARK) & ~joints
     new = marks | text_starts
     new[:1] = False
@@ -346,7 +349,8 @@ class _Trait(enum.IntFlag):
 
 def _has(traits: np.ndarray, trait: _Trait) -> np.ndarray:
     """Whether each word has this trait."""
-    return (traits & int(trait)) != 0
+    present: np.ndarray = (traits & int(trait)) != 0
+    return present
 
 
 def _folded(text: str) -> str:
