@@ -19,6 +19,7 @@ from rationales.methods import Method
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.pipeline.explain import explain
+from rationales.pipeline.scoring import depends_on_baselines
 from rationales.rationale import Rationale
 from rationales.rendering import render
 
@@ -82,7 +83,7 @@ def compare(
     if marks is not None:
         people = HumanMarks(tuple(map(tuple, marks)), tuple(map(tuple, pair_marks)))  # type: ignore[arg-type]
         entries.insert(0, ResolvedEntry(PEOPLE, people, None, "none"))
-    options.setdefault("plain_baseline", not any(entry.method.depends_on_baselines() for entry in entries))
+    options.setdefault("plain_baseline", not any(depends_on_baselines(entry.method) for entry in entries))
     rationales = []
     for number, entry in enumerate(entries):
         report = progress_of_step(progress, number, len(entries))
