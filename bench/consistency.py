@@ -13,11 +13,11 @@ import argparse
 import time
 from pathlib import Path
 
-import mobilenet
 import numpy as np
 from pictures import pictures
 
 import rationales
+from rationales.errors import ModelError
 from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import ImageInput
 
@@ -60,13 +60,10 @@ def main() -> None:
     photographs = pictures(arguments.data)[0][: arguments.limit]
     print(f"{len(photographs)} photographs     rationale < 90 %, complement >= full, either, selected, a photograph")
     for name in arguments.models.split(","):
-        model = (
-            mobilenet.load(arguments.device)
-            if name == "mobilenet-v2"
-            else rationales.load(name, device=arguments.device)
-        )
-        if model is None:
-            print(f"{name} is left out: its weights are not installed")
+        try:
+            model = rationales.load(name, device=arguments.device)
+        except ModelError as error:
+            print(f"{name} is left out: {error}")
             continue
         for method in arguments.methods.split(","):
             print(report(model, photographs, method, arguments.seed), flush=True)

@@ -19,13 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import mobilenet
 import numpy as np
 import torch
 from quality import interval
 from torch import Tensor
 
 import rationales
+from rationales.errors import ModelError
 from rationales.evaluation.faithfulness.measure import measure_faithfulness
 from rationales.masks.field import smooth
 from rationales.methods import build
@@ -200,9 +200,10 @@ def main() -> None:
             args.out.write_text(json.dumps(list(results.values())), encoding="utf-8")
 
     for name in args.models.split(","):
-        model = mobilenet.load(args.device) if name == "mobilenet-v2" else rationales.load(name, device=args.device)
-        if model is None:
-            print(f"{name} is left out: its weights are not installed")
+        try:
+            model = rationales.load(name, device=args.device)
+        except ModelError as error:
+            print(f"{name} is left out: {error}")
             continue
         compare(model, data, rows, save)
     for result in results.values():

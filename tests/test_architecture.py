@@ -24,7 +24,7 @@ LAYERS = (  # from top to bottom; a room may import its own layer and those belo
     {"methods"},
     {"masks"},
     {"models", "data"},
-    {"data_frames", "rationale", "rationale_parts", "rendering", "storage"},
+    {"data_frames", "rationale", "rationale_halves", "rationale_parts", "rendering", "storage"},
     {"errors", "files", "options", "version"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -133,7 +133,7 @@ class TestSize:
     def test_sizes_rise_and_take_at_least_one_word_of_a_long_text(self, count):
         batch = SimpleNamespace(
             inputs=1,
-            grid=None,
+            pixel_grid=None,
             device="cpu",
             dtype=torch.float32,
             rows=SimpleNamespace(input=torch.tensor([0]), blend=torch.ones(1, count), real=torch.ones(1, count)),

@@ -198,7 +198,8 @@ class TestChoice:
             scores, spans = words_and_spans(z, gradient, batch, target, DEFAULT)
             assert torch.equal(scores, word_scores(scaled(z, batch), batch))
             selections, losses = [], []
-            orders = (scaled(z, batch), by_word), (span_order(z, gradient, batch, DEFAULT), DEFAULT)
+            positive = torch.log1p(torch.exp(3 * scaled(z, batch))) / 3  # as in word scores
+            orders = (scaled(positive, batch), by_word), (span_order(z, gradient, batch, DEFAULT), DEFAULT)
             for order, options in orders:
                 size = float(best_size(order, batch, target, options).size[0])
                 keeps = at_level(order[0].tolist(), size, CUT_SOFTNESS)

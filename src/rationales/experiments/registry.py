@@ -85,6 +85,30 @@ def _marc_table1_rows() -> Sequence[str]:
     return names()
 
 
+def _marc_table2(request: Request) -> ExperimentReport:
+    from rationales.experiments.marc_table2.run import reproduce
+
+    return reproduce(request)
+
+
+def _marc_table2_rows() -> Sequence[str]:
+    from rationales.experiments.marc_table2.run import names
+
+    return names()
+
+
+def _marc_figures(request: Request) -> ExperimentReport:
+    from rationales.experiments.marc_table2.figures import reproduce
+
+    return reproduce(request)
+
+
+def _marc_figures_rows() -> Sequence[str]:
+    from rationales.experiments.marc_table2.figures import names
+
+    return names()
+
+
 _BIRDS = "the data set birds-112 (--data); a GPU; on a CPU use --rows small-resnet"
 _REVIEWS = "the data set eraser-movies (--data, else downloaded), or rotten-tomatoes with --rows sentences"
 _GROUND_TRUTH = (
@@ -98,6 +122,12 @@ _GROUND_TRUTH = (
     ("gt-fig6", "Planted pictures: attribution while the model learns", "Figures 6 and 16", _BIRDS),
     ("gt-fig7", "Planted pictures: attribution and visibility", "Figures 7 and 17", _BIRDS),
     ("gt-fig8", "Planted pictures: attribution and the original features", "Figures 8 and 18", _BIRDS),
+    (
+        "gt-border",
+        "Planted pictures: attribution on a white border that tells nothing, while the model learns",
+        "F_N of section 3, for pictures",
+        _BIRDS,
+    ),
     ("gt-table1", "Planted texts: attention on articles that tell the class", "Table 1", _REVIEWS),
     ("gt-fig12", "Planted texts: rationale models, precision and recall", "Figure 12", _REVIEWS),
     ("gt-fig13", "Planted texts: rationale models, articles that tell nothing", "Figure 13", _REVIEWS),
@@ -121,6 +151,30 @@ def _ground_truth(name: str, title: str, figure: str, needs: str) -> Experiment:
     paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
     options = ("runs", "jobs", "validation") if needs == _BIRDS else ("runs", "jobs")
     return Experiment(name, title, paper, needs, rows, run, options)
+
+
+_SINGLE_NETWORKS = (  # name, module, title, figure, needs
+    ("gt-fig3", "fig3", "Bird species: confusion, and the choice of pairs", "Figure 3", _BIRDS),
+    ("gt-fig10", "word_bars", "Planted texts: attention on every word, as bars", "Figures 10 and 11", _REVIEWS),
+)
+
+
+def _single_network(name: str, module: str, title: str, figure: str, needs: str) -> Experiment:
+    """A figure of the same paper that needs one network of each kind, and no repeated runs."""
+
+    def loaded() -> ModuleType:
+        return importlib.import_module(f"rationales.experiments.ground_truth.figures.{module}")
+
+    def run(request: Request) -> ExperimentReport:
+        report: ExperimentReport = loaded().reproduce(request)
+        return report
+
+    def rows() -> Sequence[str]:
+        row_names: Sequence[str] = loaded().names()
+        return row_names
+
+    paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
+    return Experiment(name, title, paper, needs, rows, run)
 
 
 _PHAM = "Pham et al., Double Trouble: How to not Explain a Text Classifier's Decisions Using Counterfactuals"
@@ -159,6 +213,12 @@ def _input_marginalization(name: str, title: str, where: str, data: str) -> Expe
 _AML_DATA = "the data sets sst-2, rotten-tomatoes, imdb and emotion in one folder (--data)"
 _AML = (
     ("aml-table1", "Faithfulness of twelve methods on four data sets and three encoders", "Table 1", _AML_DATA),
+    (
+        "aml-table2",
+        "Faithfulness on a language model that classifies four data sets by a prompt",
+        "Table 2",
+        f"{_AML_DATA}; the language model smollm2 (the extra llm)",
+    ),
     ("aml-table3", "Agreement with people", "Table 3", "the data sets sst-2, sst and eraser-movies (--data)"),
     ("aml-table4", "Ablations of AML's loss", "Table 4", "the data set emotion (--data)"),
     ("aml-table5", "Seconds and passes per example", "Table 5", "the data sets sst-2 and imdb (--data)"),
@@ -186,6 +246,18 @@ def _aml(name: str, title: str, number: str, needs: str) -> Experiment:
     )
 
 
+def _multimodal_plants(request: Request) -> ExperimentReport:
+    from rationales.experiments.multimodal.plants import reproduce
+
+    return reproduce(request)
+
+
+def _multimodal_rows() -> Sequence[str]:
+    from rationales.experiments.multimodal.plants import names
+
+    return names()
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
@@ -200,7 +272,38 @@ EXPERIMENTS: dict[str, Experiment] = {
             run=_marc_table1,
             accepted_options=("model", "validation", "passes", "tf32"),
         ),
+        Experiment(
+            name="marc-table2",
+            title="Pictures: faithfulness of all methods on four classifiers",
+            paper="Brinner and Zarriess, Model Interpretability and Rationale Extraction by Input Mask Optimization, "
+            "Table 2",
+            needs="the data sets imagenet-val-250 and, for vit-birds, birds-112 (--data); the models that are there "
+            "of resnet-50, efficientnet-lite0, mobilenet-v2 and vit-birds (--model: only these, separated by commas)",
+            rows=_marc_table2_rows,
+            run=_marc_table2,
+            accepted_options=("model",),
+        ),
+        Experiment(
+            name="marc-figures",
+            title="Pictures: masks of all methods side by side, on any pictures of yours",
+            paper="Brinner and Zarriess, Model Interpretability and Rationale Extraction by Input Mask Optimization, "
+            "Figures 2, 3 and appendix C",
+            needs="a folder of pictures (--data), of which 11 are shown (--limit); --model, else efficientnet-lite0; "
+            "--out, where the sheet is written as PNG and HTML",
+            rows=_marc_figures_rows,
+            run=_marc_figures,
+            accepted_options=("model",),
+        ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
+        *(_single_network(*entry) for entry in _SINGLE_NETWORKS),
+        Experiment(
+            name="multimodal-plants",
+            title="Planted pictures with captions: a cause in the words, in the picture, in both",
+            paper="ours, after Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?",
+            needs="nothing: the pictures are drawn and the networks trained, in a few minutes on a CPU",
+            rows=_multimodal_rows,
+            run=_multimodal_plants,
+        ),
         *(_input_marginalization(*entry) for entry in _INPUT_MARGINALIZATION),
         *(_aml(*entry) for entry in _AML),
     )

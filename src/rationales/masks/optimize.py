@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rationales.masks.field import sources
-from rationales.masks.objective import Problem, mask_rows, mean_over_masks, mean_over_units
+from rationales.masks.objective import Problem, keeps_per_step, mask_rows, mean_over_masks, mean_over_units
 from rationales.masks.optimizer import BETAS, EPSILON, OptimizerState, keep_logit
 from rationales.masks.settings import MaskSettings
 from rationales.masks.steps import StepRunner, collect_warmup, collects_at_once
@@ -127,7 +127,7 @@ def optimize(
     `start`: initial w and sigma (M, s); `anchor` (M, n): a constant field that is added to the optimised one.
     """
     weight = settings.anchor
-    batch, settings = fast_precision(batch, settings.on(batch.grid))
+    batch, settings = fast_precision(batch, settings.on(batch.pixel_grid))
     if anchor is not None:
         settings = replace(settings, anchor=weight)
     full_state = OptimizerState.start(batch, settings, start).copy()
@@ -244,7 +244,7 @@ def _admit_inputs(active: Sequence[int], waiting: list[int], cost: Sequence[Sequ
 
 def _costs(batch: Batch, settings: MaskSettings) -> list[list[int]]:
     """Cost of each input, row by row, for every mask of a step and its complement."""
-    masks = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
+    masks = keeps_per_step(settings)
     views_per_step = 1 if settings.views == "turn" else batch.views
     cost: list[list[int]] = [[] for _ in range(batch.inputs)]
     for number, size in list(zip(batch.rows.input.tolist(), batch.cost(), strict=True))[: views_per_step * batch.masks]:

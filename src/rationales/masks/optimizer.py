@@ -11,15 +11,26 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from rationales.masks.field import field, sources
-from rationales.masks.objective import Problem, at_level, draw_levels, loss, mask_rows, scaled, shortness
-from rationales.masks.settings import MaskSettings
+from rationales.masks.bounded_field import bounded_keep, shifted
+from rationales.masks.field import field, source_slices, source_weights, sources
+from rationales.masks.objective import (
+    Problem,
+    at_level,
+    draw_levels,
+    loss,
+    mask_rows,
+    scaled,
+    shortness,
+    sides_shown,
+)
+from rationales.masks.settings import BOUNDED_FIELDS, MaskSettings
 from rationales.models.batch import Batch, Noise
 from rationales.models.batch.rows import fold, uniform
 
 # After a warm-up, sigma starts at no more than this share of its upper bound, or at this value where that is larger:
 # a few steps can widen the spans of a short text, but hardly narrow them.
 INITIAL_SHARE, MIN_INITIAL_SIGMA = 0.25, 0.75
+WORD_SIGMA = 1.0  # initial sigma of words beside pixels
 
 
 @dataclass(eq=False)
@@ -48,7 +59,7 @@ class OptimizerState:
         zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
         units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
         masks = torch.zeros(len(real), device=batch.device, dtype=torch.long)
-        w, sigma = parameters or (zeros + settings.initial_w, torch.full_like(zeros, settings.initial_sigma))
+        w, sigma = parameters or (zeros + settings.initial_w, initial_sigma(batch, settings, zeros))
         share = INITIAL_SHARE if settings.warmup_steps else 1.0
         w, sigma = torch.where(real, w, zeros), bounded_sigma(batch, settings, sigma, share)
         return cls(w, sigma, zeros, zeros, zeros, zeros, masks, units + 1, units[:, 0], masks.bool(), units, units)
@@ -76,29 +87,51 @@ class OptimizerState:
                 stored[masks] = values
 
 
+def initial_sigma(batch: Batch, settings: MaskSettings, zeros: Tensor) -> Tensor:
+    """(M, s): the initial sigma of all sources; that of words beside pixels is `WORD_SIGMA`."""
+    sigma = torch.full_like(zeros, settings.initial_sigma)
+    slices = source_slices(batch, settings.cell)
+    for unit_part, where in slices if len(slices) > 1 else ():
+        if unit_part.grid is None:
+            sigma[:, where] = max(WORD_SIGMA, settings.min_sigma)
+    return sigma
+
+
 def bounded_sigma(batch: Batch, settings: MaskSettings, sigma: Tensor, share: float = 1.0) -> Tensor:
     """sigma within its bounds, the upper one times `share`; without it the field of a short text becomes monotone."""
     sigma = sigma.clamp(min=settings.min_sigma)
     if settings.max_sigma_share == 0:
         return sigma
     lowest = 1.0 if share == 1 else MIN_INITIAL_SIGMA
-    units = mask_rows(batch.rows.real, batch).sum(1, keepdim=True)
+    real = mask_rows(batch.rows.real, batch)
+    units = torch.cat(
+        [
+            real[:, unit_part.units].sum(1, keepdim=True).expand(-1, where.stop - where.start)
+            for unit_part, where in source_slices(batch, settings.cell)
+        ],
+        1,
+    )
     upper = (share * settings.max_sigma_share * units).clamp(min=lowest)
     return torch.minimum(sigma, upper.to(sigma.dtype))
 
 
+LOGIT_EPSILON = 1e-6  # keeps of a bounded field are between it and 1 minus it when their logit is taken
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # the defaults of Adam
-FLIP_PURPOSE, NOISE_PURPOSE = 1, 2  # keys of random streams, so that no random number is used twice
+FLIP_PURPOSE, NOISE_PURPOSE, JITTER_PURPOSE = 1, 2, 4  # keys of random streams, so that no random number is used twice
 
 
 def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(I,): Eq. 8 with the noise of step `count` (M,); differentiable in w and sigma, both (M, s)."""
     batch, settings = problem.batch, problem.settings
-    masks = step_masks(problem, field_of(batch, settings, w, sigma, anchor), count)
+    if settings.field in BOUNDED_FIELDS:
+        bounded = bounded_keep(batch, settings, w)
+        masks = step_masks(problem, _bounded_logit(bounded) if settings.level_weight else bounded, count, bounded)
+    else:
+        masks = step_masks(problem, field_of(batch, settings, w, sigma, anchor), count)
     half = torch.autocast(batch.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
     with half:  # the network alone: field and loss keep their precision
         logits = batch.logits(masks.keeps, masks.noise)
-    return loss(problem, logits, masks.keep, sigma)
+    return loss(problem, logits, masks.keep, sigma, w, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,23 +139,32 @@ class StepMasks:
     """The masks of one step."""
 
     keep: Tensor  # (M, n) the mask itself; where its size does not count, its field
-    keeps: Tensor  # (2 or 4, S, n): every mask and its complement (Eq. 1, Eq. 3)
+    keeps: Tensor  # (1, 2 or 4, S, n): every mask and its complement (Eq. 1, Eq. 3), or one of the two sides
     noise: Noise | None
 
 
-def step_masks(problem: Problem, z: Tensor, count: Tensor) -> StepMasks:
-    """Masks of the field z (M, n) in step `count` (M,)."""
+def step_masks(problem: Problem, z: Tensor, count: Tensor, keep: Tensor | None = None) -> StepMasks:
+    """Masks of the field z (M, n) in step `count` (M,); `keep` (M, n): the mask itself, by default from the field."""
     batch, settings = problem.batch, problem.settings
-    keep, masks = z, list[Tensor]()
-    if settings.mask_weight or settings.neighbour_weight:  # else the loss does not depend on the size of the mask
-        keep = _keep_logit(batch, settings, z).sigmoid()
+    masks = list[Tensor]()
+    if keep is None:
+        # without either weight the loss does not depend on the mask's size
+        has_size = settings.mask_weight or settings.neighbour_weight
+        keep = _keep_logit(batch, settings, z).sigmoid() if has_size else z
     if settings.mask_weight:
-        masks.append(keep[batch.rows.mask])
+        masks.append(_with_jitter(batch, settings, keep, count)[batch.rows.mask])
     if settings.level_weight:
         masks.append(at_level(z, batch, draw_levels(batch, count, settings.level_power), settings.softness))
     flipped_masks = [_with_flips(batch, settings, mask, count) for mask in masks]
-    keeps = torch.stack([side for mask in flipped_masks for side in (mask, 1 - mask)])
+    keeps = torch.stack([side for mask in flipped_masks for side in _sides(mask, settings)])
     return StepMasks(keep, keeps, _input_noise(batch, settings, count, len(keeps)))
+
+
+def _sides(mask: Tensor, settings: MaskSettings) -> tuple[Tensor, ...]:
+    """The mask and its complement, or the one of them whose score counts."""
+    if sides_shown(settings) == 2:
+        return mask, 1 - mask
+    return (mask,) if settings.sufficiency else (1 - mask,)
 
 
 def step(problem: Problem, state: OptimizerState) -> OptimizerState:
@@ -138,7 +180,7 @@ def step(problem: Problem, state: OptimizerState) -> OptimizerState:
     (w_new, sigma_new), (w_mean, sigma_mean), (w_square, sigma_square) = _adam_update(state, gradients, count, settings)
     return replace(
         state,
-        w=w_new,
+        w=w_new.clamp(0, 1) if settings.field in BOUNDED_FIELDS else w_new,
         sigma=bounded_sigma(batch, settings, sigma_new),
         w_mean=w_mean,
         w_square=w_square,
@@ -150,8 +192,10 @@ def step(problem: Problem, state: OptimizerState) -> OptimizerState:
 
 def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anchor: Tensor | None = None) -> Tensor:
     """(M, n): Eq. 5, or w alone; with an `anchor` (M, n) the sum of the standardised field and the weighted anchor."""
+    if settings.field in BOUNDED_FIELDS:
+        return _bounded_logit(bounded_keep(batch, settings, w))
     power = 1 if settings.kernel == "sigma" else 2
-    z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell)
+    z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell, settings.word_field)
     if anchor is None or settings.anchor == 0 or settings.field == "free":
         return z
     return scaled(z, batch) + settings.anchor * anchor
@@ -165,8 +209,13 @@ def keep_logit(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, a
     return _keep_logit(batch, settings, field_of(batch, settings, w, sigma, anchor))
 
 
+def _bounded_logit(keep: Tensor) -> Tensor:
+    """Logit of keeps in [0, 1], bounded; where it is bounded it has no gradient."""
+    return torch.logit(keep, LOGIT_EPSILON)
+
+
 def _keep_logit(batch: Batch, settings: MaskSettings, z: Tensor) -> Tensor:
-    return z if settings.mask_weight else 2 * scaled(z, batch)
+    return z if settings.mask_weight or settings.field in BOUNDED_FIELDS else 2 * scaled(z, batch)
 
 
 def _adam_update(
@@ -192,8 +241,7 @@ def warmup_step(
     collecting = (count <= settings.warmup_steps)[:, None]
     last = (count == settings.warmup_steps)[:, None]
     total = state.w_mean + gradients[0]  # during the warm-up Adam's first moment holds the sum
-    real = sources(batch, settings.cell)
-    start = torch.where(real, -settings.warmup_scale * total / _root_mean_square(total, batch, real), 0.0)
+    start = initial_w(total, batch, settings)
     anchor = state.anchor
     if settings.anchor and settings.field == "free":  # for the spans alone, see postprocess.span_order
         anchor = torch.where(last, scaled(start, batch), anchor)
@@ -219,6 +267,19 @@ def warmup_step(
     )
 
 
+def initial_w(gradient: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
+    """(M, s): w after the warm-up, minus its gradient (M, s), with the root mean square `warmup_scale`.
+
+    Where inputs have several parts, a gradient counts relative to the weight of its source: a word takes a larger
+    share of the mask's size than a cell of pixels.
+    """
+    real = sources(batch, settings.cell)
+    if len(batch.parts) > 1:
+        weights = source_weights(batch, settings.cell)
+        gradient = torch.where(real, gradient / weights.clamp(min=1e-12), 0.0)
+    return torch.where(real, -settings.warmup_scale * gradient / _root_mean_square(gradient, batch, real), 0.0)
+
+
 def _root_mean_square(values: Tensor, batch: Batch, real: Tensor) -> Tensor:
     """(M, 1): root mean square of each input's `values` (M, s) over all of its masks."""
     mask_input = mask_rows(batch.rows.input, batch)
@@ -242,6 +303,15 @@ def _with_flips(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tenso
     positions = uniform(fold(mask_rows(batch.rows.key, batch), FLIP_PURPOSE, count), keep.shape[1])[batch.rows.mask]
     off, on = positions < settings.flip_share, positions > 1 - settings.flip_share
     return torch.where(off, torch.zeros_like(keep), torch.where(on, torch.ones_like(keep), keep))
+
+
+def _with_jitter(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tensor) -> Tensor:
+    """keep (M, n) shifted by a random number of units, up to `jitter` cells, along each axis."""
+    largest = round(settings.jitter * settings.cell)
+    if largest == 0:
+        return keep
+    numbers = uniform(fold(mask_rows(batch.rows.key, batch), JITTER_PURPOSE, count), 2)
+    return shifted(keep, torch.floor(numbers * (2 * largest + 1)).long() - largest, batch.grid)
 
 
 def _input_noise(batch: Batch, settings: MaskSettings, count: Tensor, variants: int) -> Noise | None:

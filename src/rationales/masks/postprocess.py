@@ -57,7 +57,7 @@ def final_scores(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings
         size = best_size(order, batch, target, settings).size if size is None else size
         size = size.repeat_interleave(batch.views)
         group = row_groups(batch)[: batch.masks]
-        if batch.grid is not None:
+        if batch.pixel_grid is not None:
             q, _ = edge(z, batch, size, CUT_SOFTNESS)
             return torch.sigmoid(_compressed(z - q[group][:, None]))
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, CUT_SOFTNESS))
@@ -215,7 +215,7 @@ def unit_order(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
     if settings.halo:
         halo = smooth(standardized.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
         order = order + settings.halo * longness * halo
-    if settings.closing and batch.grid is None:
+    if settings.closing and batch.pixel_grid is None:
         filling = grey_closing(order, mask_rows(batch.rows.real, batch), settings.closing) - order
         order = order + CLOSING_STRENGTH * longness * filling
     return order

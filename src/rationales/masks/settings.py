@@ -8,14 +8,16 @@ from rationales.errors import OptionError
 from rationales.options import check_settings, option
 
 CELLS = 14  # along the longer side of a grid, where `cell` is 0
+BOUNDED_CELLS = 28  # the same for bounded fields, as Fong and Vedaldi (2017) have
+BOUNDED_FIELDS = ("upsampled", "max-convolution")  # w is itself in [0, 1]: keeps of cells, not weights of a sum
 NON_NEGATIVE = (  # options that may be 0: the term is left out, or the value is chosen automatically
     *("sufficiency", "complement", "sparsity", "sigma_weight", "noise", "weight_decay", "max_sigma_share"),
     *("neighbour_weight", "mask_weight", "level_weight", "warmup_steps", "cell", "initial_sigma"),
-    *("anchor", "halo", "shrink", "closing"),
+    *("anchor", "halo", "shrink", "closing", "blur", "jitter", "l1_weight", "tv_weight", "area"),
 )
 POSITIVE = (
     *("steps", "learning_rate", "min_sigma", "softness", "level_power", "warmup_scale"),
-    *("anchor_sigma", "halo_sigma", "span_sigma"),
+    *("anchor_sigma", "halo_sigma", "span_sigma", "tv_power", "area_weight"),
 )
 OVERLAP = 2.5  # initial sigma in cells: the kernel's value at the next cell is exp(-1 / OVERLAP), two thirds
 
@@ -33,10 +35,24 @@ class MaskSettings:
     initial_sigma: float = option(1.5, "initial sigma, in units of distance; 0, on a grid: derived from the cell size")
     min_sigma: float = option(0.1, "lower bound of sigma")
     max_sigma_share: float = option(0.125, "upper bound of sigma: share of a segment's units, at least 1; 0: no bound")
-    field: str = option("free", "how w becomes keep: Gaussian field, or each unit by itself", "gaussian", "free")
-    cell: int = option(
-        1, "on a grid: side in pixels of the cell that shares one w and one sigma; 0: 14 cells along the longer side"
+    field: str = option(
+        "free",
+        "how w becomes keep: Gaussian field, each unit by itself, or keeps of cells up-sampled and blurred, or their "
+        "smooth maximum around a unit",
+        "gaussian",
+        "free",
+        *BOUNDED_FIELDS,
     )
+    word_field: str = option(
+        "free", "for words beside pixels: how w becomes keep, as a Gaussian field or by itself", "gaussian", "free"
+    )
+    cell: int = option(
+        1,
+        "on a grid: side in pixels of the cell that shares one w and one sigma; 0: 14 cells along the longer side, 28 "
+        "of bounded fields",
+    )
+    blur: float = option(0.625, "of a bounded field: standard deviation of its kernel, in cells; 0: none")
+    jitter: float = option(0.0, "largest shift of the mask against the input in a step, in cells; 0: none")
     kernel: str = option("sigma-squared", "divisor of the squared distance (Eq. 5)", "sigma", "sigma-squared")
     indicative: float = option(
         0.0, "0: evidence for the target and against other classes; 1: any evidence for the target; between: a mix"
@@ -52,12 +68,22 @@ class MaskSettings:
     sparsity: float = option(1.0, "alpha_lambda, weight of the squared mean keep (Eq. 2); 0 leaves it out")
     sigma_weight: float = option(1.2, "alpha_sigma, weight of the mean log sigma (Eq. 7); 0 leaves it out")
     neighbour_weight: float = option(0.0, "alpha_NB, weight of squared differences of neighbouring keeps (Eq. 9)")
+    l1_weight: float = option(0.0, "of a bounded field: weight of the sum of all cells; 0 leaves it out")
+    tv_weight: float = option(
+        0.0, "of a bounded field: weight of the differences of neighbouring cells to the power tv_power; 0: none"
+    )
+    tv_power: float = option(3.0, "beta, exponent of the differences of neighbouring cells")
+    area: float = option(0.0, "share of the units that the mask must keep, by a penalty on its sorted values; 0: none")
+    area_weight: float = option(1000.0, "with area: weight of its penalty, reached after half of the steps")
     noise: float = option(0.06, "noise on the input, relative to the size of its embedding; 0 leaves it out")
     views: str = option("all", "baselines used in a step: all, or one after the other in turn", "all", "turn")
     mask_weight: float = option(0.0, "weight of the loss of the mask itself, whose size sparsity decides; 0: none")
     level_weight: float = option(1.0, "weight of the loss at a mask size drawn anew in every step; 0: none")
     level_form: str = option(
         "log-odds", "loss at a drawn size: -log p, -p, or minus the log-odds", "log", "linear", "log-odds"
+    )
+    mask_form: str = option(
+        "log", "loss of the mask itself: -log p, -p, or minus the log-odds", "log", "linear", "log-odds"
     )
     level_power: float = option(1.0, "exponent of the uniform number that a size is drawn from; above 1: small sizes")
     softness: float = option(0.6, "at a drawn size: softness of the mask's edge, in standard deviations of the field")
@@ -98,13 +124,16 @@ class MaskSettings:
         check_settings(self, POSITIVE, NON_NEGATIVE)
         if self.mask_weight == 0 and self.level_weight == 0:
             raise OptionError("mask_weight and level_weight must not both be 0: there would be nothing to optimise")
-        for name, limit in (("indicative", 1.0), ("flip_share", 0.5), ("complement_floor", 1.0)):
+        if (self.l1_weight or self.tv_weight) and self.field not in BOUNDED_FIELDS:
+            raise OptionError(f"l1_weight and tv_weight need field={' or '.join(BOUNDED_FIELDS)}, not {self.field}")
+        for name, limit in (("indicative", 1.0), ("flip_share", 0.5), ("complement_floor", 1.0), ("area", 1.0)):
             if not 0 <= getattr(self, name) <= limit:
                 raise OptionError(f"{name} must lie between 0 and {limit:g}, not {getattr(self, name)}")
 
     def on(self, grid: tuple[int, int] | None) -> MaskSettings:
         """Settings with cell, initial sigma and warm-up resolved for units on this grid, or on a line (None)."""
-        cell = self.cell or (1 if grid is None else max(1, round(max(grid) / CELLS)))
+        cells = BOUNDED_CELLS if self.field in BOUNDED_FIELDS else CELLS
+        cell = self.cell or (1 if grid is None else max(1, round(max(grid) / cells)))
         power = 1 if self.kernel == "sigma" else 2
         default_sigma = 2.0 if grid is None else (OVERLAP * cell**2) ** (1 / power)
         sigma = max(self.initial_sigma or default_sigma, self.min_sigma)
@@ -148,9 +177,12 @@ IMAGE = replace(_FEW_STEPS, sparsity=1.0, neighbour_weight=0.0, mask_weight=0.3,
 # cause (tests/models/test_audio.py) and not tuned further.
 AUDIO = replace(ONE_MASK, complement_floor=0.0, initial_sigma=3.0, noise=0.0)
 SPECTROGRAM = replace(AUDIO, cell=4, initial_w=0.5, initial_sigma=6.0, max_sigma_share=0.0)
+# Words and pixels together: the settings of images, one mask over both, each part counts alike (docs/image-text.md).
+IMAGE_TEXT = IMAGE
 PRESETS = {
     "text": {"default": DEFAULT, "words": WORDS, "clauses": CLAUSES, "paper": PAPER},
     "image": {"default": IMAGE, "resnet": RESNET, "vit": VIT},
+    "image-text": {"default": IMAGE_TEXT},
     "audio": {"default": AUDIO},
     "spectrogram": {"default": SPECTROGRAM},
 }  # kind of input -> name of the preset -> settings

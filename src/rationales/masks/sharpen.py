@@ -42,7 +42,7 @@ def sharpen(
     masks = torch.nonzero(unsolved[mask_rows(batch.rows.input, batch)]).flatten()
     second_result = optimize(subset, target[numbers], sharp, start=(result.w[masks], result.sigma[masks]))
     with torch.no_grad():
-        second_field = field_of(subset, settings.on(batch.grid), second_result.w, second_result.sigma)
+        second_field = field_of(subset, settings.on(batch.pixel_grid), second_result.w, second_result.sigma)
         second = best_size(unit_order(second_field, subset, settings), subset, target[numbers], settings)
         better = _better(second, first, numbers)
         fields, sizes = z.clone(), first.size.clone()

@@ -52,7 +52,7 @@ def mask_size(keep: Tensor, batch: Batch) -> Tensor:
 
 def size_candidates(batch: Batch) -> Tensor:
     """(sizes, I), rising: shares of the units that an input's rationale may have; may contain duplicates."""
-    shares = SIZES if batch.grid is None else GRID_SIZES
+    shares = SIZES if batch.pixel_grid is None else GRID_SIZES
     candidates = torch.tensor(shares, device=batch.device, dtype=batch.dtype)[:, None]
     return torch.maximum(candidates, (1 / unit_count(batch)).clamp(max=MIN_SIZE))
 
@@ -128,7 +128,7 @@ def size_probabilities(
         return (order[batch.rows.mask] > q[:, row_groups(batch), None]) & batch.rows.real
 
     real = batch.rows.real
-    if batch.grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
+    if batch.pixel_grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
         at_once = max(1, GRID_KEEPS_AT_ONCE.get(batch.device.type, 0) // (2 * real.numel()))
         full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
         probabilities = []

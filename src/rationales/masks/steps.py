@@ -14,9 +14,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rationales.masks.objective import Problem, loss
+from rationales.masks.objective import Problem, keeps_per_step, loss
 from rationales.masks.optimizer import OptimizerState, StepMasks, field_of, step, step_masks, warmup_step
-from rationales.masks.settings import MaskSettings
+from rationales.masks.settings import BOUNDED_FIELDS, MaskSettings
 from rationales.models.batch import Batch, Noise
 
 MAX_COST = 2**17  # of a step (rows x tokens); above it a graph saves little time and needs much memory
@@ -56,8 +56,7 @@ class StepRunner:
         """Record a step; a model that reads from the device cannot be recorded, which shows after a warm-up."""
         graph_state, graph = state.copy(), torch.cuda.CUDAGraph()
         step_batch, settings = self.problem.on_step_views(state.step).batch, self.problem.settings
-        variants = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
-        step_batch.plan(variants, step_batch.size[0])  # on the host, so before the recording
+        step_batch.plan(keeps_per_step(settings), step_batch.size[0])  # on the host, so before the recording
         try:
             with torch.cuda.graph(graph):
                 _copy_into(graph_state, step(self.problem, graph_state))
@@ -81,15 +80,16 @@ SUFFICIENT_COST = 2**10  # rows x tokens of a pass; more of them do not make it 
 
 def collects_at_once(batch: Batch, settings: MaskSettings) -> bool:
     """Whether `collect_warmup` replaces the steps of the warm-up: where no rule looks at them, and it is faster."""
-    if batch.device.type != "cpu" or settings.stop != "steps" or settings.precision == "bfloat16":
+    steps_alone_count = settings.stop == "steps" and settings.field not in BOUNDED_FIELDS
+    if batch.device.type != "cpu" or not steps_alone_count or settings.precision == "bfloat16":
         return False
-    return settings.warmup_steps > 1 and (batch.grid is None or _repeats_masks(settings))
+    return settings.warmup_steps > 1 and (batch.pixel_grid is None or _repeats_masks(settings))
 
 
 def collect_warmup(problem: Problem, state: OptimizerState) -> OptimizerState:
     """The state after all steps of the warm-up, from the state before the first."""
     settings = problem.settings
-    collect = _collect_on_line if problem.batch.grid is None else _collect_on_grid
+    collect = _collect_on_line if problem.batch.pixel_grid is None else _collect_on_grid
     last = replace(state, step=torch.full_like(state.step, settings.warmup_steps - 1))
     return warmup_step(problem, last, (collect(problem, state), torch.zeros_like(state.sigma)), last.step + 1)
 
@@ -97,8 +97,7 @@ def collect_warmup(problem: Problem, state: OptimizerState) -> OptimizerState:
 def _collect_on_line(problem: Problem, state: OptimizerState) -> Tensor:
     """(M, s): the sum of the gradients by w of all steps, several of them in a pass of the model."""
     settings = problem.settings
-    variants = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
-    at_once = max(1, SUFFICIENT_COST // max(1, variants * sum(problem.batch.cost())))
+    at_once = max(1, SUFFICIENT_COST // max(1, keeps_per_step(settings) * sum(problem.batch.cost())))
     total = torch.zeros_like(state.w)
     for begin in range(0, settings.warmup_steps, at_once):
         steps = range(begin, min(begin + at_once, settings.warmup_steps))

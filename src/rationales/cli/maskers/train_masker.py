@@ -11,9 +11,9 @@ import typer
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, options
+from rationales.cli.inputs import check_kind, check_outputs, options, prompt_options
 from rationales.cli.maskers.on_images import DEFAULT_IMAGE_MODEL, ImageRun, train_on_images
-from rationales.cli.shared import Baseline, Device, Folder, Trust, Unit
+from rationales.cli.shared import Baseline, Continuations, Device, Folder, Labels, Prompt, Template, Trust, Unit
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import DataError, OptionError
 
@@ -71,6 +71,10 @@ def train_masker(
         list[str] | None,
         Option("--train", help="Training setting: inputs, learning_rate, layers, trials, ...", metavar="NAME=VALUE"),
     ] = None,
+    labels: Labels = None,
+    template: Template = None,
+    continuations: Continuations = None,
+    prompt: Prompt = None,
     unit: Unit = "word",
     baseline: Baseline = None,
     half: Annotated[bool, Option("--half", help="Store the weights in half precision.")] = False,
@@ -95,6 +99,7 @@ def train_masker(
       rationales train-masker ./my-model my-texts.jsonl --kind aml --metric sufficiency --out aml.safetensors
     """
     check_outputs(None, out)
+    of_prompt = prompt_options(labels, template, continuations, prompt)
     _check_kind_options(kind, {"--metric": metric, "--backbone": backbone}, {"--steps": steps})
     objective_options, train_options = options(settings or []), options(training or [], "--train")
     if minutes is not None:
@@ -121,7 +126,7 @@ def train_masker(
             train_options |= {} if metric is None else {"metric": metric}
         train_one = (_marc_training if kind == "marc" else _aml_training)(objective_options, train_options, seed)
         text_model = rationales.load(
-            model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+            model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code, **of_prompt
         )
         check_kind(text_model, "text")
         if not isinstance(text_model, TextModel):

@@ -33,6 +33,8 @@ class RawScores:
     seconds: float
     failure: str = ""
     span_scores: np.ndarray | None = None  # that the rationale is selected by, where these are others
+    steps: int | None = None  # of an optimisation
+    stop: str = ""  # what ended it
 
 
 def predict(model: Model, encoded: Sequence[Any]) -> np.ndarray:
@@ -80,7 +82,11 @@ def score_rows(
             spans = _by_input(batch, attribution.span_scores)
     seconds = (time.perf_counter() - started) / len(encoded)
     pairs = zip(scores, spans, strict=True)
-    return [_checked_scores(values, seconds, method.name, span_values) for values, span_values in pairs]
+    rows = [_checked_scores(values, seconds, method.name, span_values) for values, span_values in pairs]
+    if not attribution.steps:
+        return rows
+    endings = zip(rows, attribution.steps, attribution.stop, strict=True)
+    return [replace(raw, steps=steps, stop=stop) for raw, steps, stop in endings]
 
 
 def blend(

@@ -61,7 +61,13 @@ class Cache:
         complete = header.get("key") == key and header.get("format") == FORMAT
         if not complete or any(array.shape != (units,) or not np.isfinite(array).all() for array in arrays):
             return None
-        return RawScores(scores, float(header.get("seconds", 0.0)), span_scores=span_scores)
+        return RawScores(
+            scores,
+            float(header.get("seconds", 0.0)),
+            span_scores=span_scores,
+            steps=header.get("steps"),
+            stop=str(header.get("stop", "")),
+        )
 
     def put(self, key: str, entry: RawScores) -> None:
         """Store scores; failures are not stored. After a failed write nothing more is stored."""
@@ -70,7 +76,8 @@ class Cache:
         if entry.scores is None or self.problem:
             return
         path = self._path(key)
-        header = json.dumps({"format": FORMAT, "key": key, "seconds": entry.seconds})
+        ending = {} if entry.steps is None else {"steps": entry.steps, "stop": entry.stop}
+        header = json.dumps({"format": FORMAT, "key": key, "seconds": entry.seconds, **ending})
         arrays = {"scores": entry.scores} | ({} if entry.span_scores is None else {"span_scores": entry.span_scores})
         contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
         content = save(contiguous, {"entry": header})

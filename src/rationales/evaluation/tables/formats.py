@@ -113,6 +113,8 @@ def _row_to_dict(row: TableRow) -> dict[str, Any]:
         "shape": row.shape,
         "seconds": _number(row.seconds),
         "measuring": _number(row.measuring),
+        "steps": _number(row.steps),
+        "settled": _number(row.settled),
         "failures": dict(row.failures),
         "curves": {name: [_number(value) for value in values] for name, values in row.curves.items()},
         "cells": {
@@ -142,7 +144,10 @@ def _row_from_dict(data: Mapping[str, Any]) -> TableRow:
     curves = {name: tuple(map(_float, values)) for name, values in data["curves"].items()}
     copied = {name: data[name] for name in ("title", "method", "options", "smooth", "failures")}
     seconds, measuring = _float(data["seconds"]), _float(data.get("measuring"))
-    return TableRow(**copied, cells=cells, curves=curves, seconds=seconds, measuring=measuring, shape=data.get("shape"))
+    ending = {name: _float(data.get(name)) for name in ("steps", "settled")}
+    return TableRow(
+        **copied, cells=cells, curves=curves, seconds=seconds, measuring=measuring, shape=data.get("shape"), **ending
+    )
 
 
 def _number(value: float) -> float | None:

@@ -55,6 +55,8 @@ class TableRow:
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # share, kept, removed: means over inputs
     measuring: float = field(default=math.nan, compare=False)  # seconds per input that faithfulness took
     shape: str | None = None  # of the rationale, which agreement with people is measured on
+    steps: float = field(default=math.nan, compare=False)  # mean number of optimisation steps per input
+    settled: float = field(default=math.nan, compare=False)  # share of inputs that the method's own rule ended
 
 
 @dataclass(frozen=True)

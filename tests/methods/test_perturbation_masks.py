@@ -1,0 +1,131 @@
+"""Meaningful and extremal perturbation: the engine of MaRC with other masks, against literal loops on one picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("PIL")
+pytest.importorskip("skimage")
+
+from models.image.test_model import SIDE, preprocess, scene
+from reference import perturbation
+
+from methods.test_every_method_images import PICTURES, RedMinusBlue, detector, model_of, network
+from rationales.errors import OptionError
+from rationales.masks.objective import at_area
+from rationales.methods import build
+from rationales.methods.mask.meaningful_perturbation import circle_start
+from rationales.models.image.loading import from_module
+from rationales.pipeline.explain import explain
+
+CELL = 8
+
+
+@pytest.mark.parametrize("game", ["deletion", "preservation", "hybrid"])
+def test_meaningful_perturbation_is_a_literal_loop_of_adam(game):
+    """One picture on one baseline; torch's own Adam, one term after the other."""
+    module = network().double()
+    model = model_of(module, baselines=("black",))
+    encoded = model.encode([model.read(PICTURES[0], None)])
+    options = {"game": game, "steps": 6, "cell": CELL, "jitter": 0.0, "start": "uniform", "tv_weight": 0.05}
+    with model.frozen():
+        batch = model.batch(encoded)
+        scores = build("meaningful-perturbation", options, "image").scores(batch, torch.tensor([1])).scores
+        pixels, baseline = batch.values[0].double(), batch.baseline_values[0].double()
+    side = SIDE // CELL
+    start = {"deletion": 0.0, "preservation": 1.0, "hybrid": 0.5}[game]
+    cells = torch.full((side, side), start, dtype=torch.float64, requires_grad=True)
+    resample = _matrix(side)
+    optimizer = torch.optim.Adam([cells], lr=0.1)
+    for _ in range(6):
+        optimizer.zero_grad()
+        keep = (resample @ cells.flatten()).view(SIDE, SIDE)
+        loss = 1e-4 * cells.sum()
+        for first, second in ((cells[1:], cells[:-1]), (cells[:, 1:], cells[:, :-1])):
+            loss = loss + 0.05 * ((first - second).abs() ** 3).sum()
+        if game != "preservation":
+            loss = loss + module((1 - keep) * pixels[None] + keep * baseline[None]).softmax(-1)[0, 1]
+        if game != "deletion":
+            loss = loss - module(keep * pixels[None] + (1 - keep) * baseline[None]).softmax(-1)[0, 1]
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            cells.clamp_(0, 1)
+    expected = (resample @ cells.detach().flatten()).numpy()
+    assert np.allclose(scores[0].numpy(), expected, atol=1e-3)
+
+
+def _matrix(side):
+    """(pixels, cells): the literal up-sampling and blur of every cell by itself."""
+    columns = []
+    for number in range(side * side):
+        cells = np.zeros(side * side)
+        cells[number] = 1
+        columns.append(perturbation.upsampled(cells.reshape(side, side), (SIDE, SIDE), CELL, 0.625 * CELL).flatten())
+    return torch.from_numpy(np.stack(columns, 1))
+
+
+@pytest.mark.parametrize("area", [0.1, 0.3])
+@pytest.mark.parametrize("game", ["deletion", "preservation", "hybrid"])
+def test_extremal_perturbation_meets_its_area_within_one_percent(area, game):
+    options = {"areas": str(area), "steps": 60, "cell": 2, "game": game}
+    for result in explain(model_of(network()), PICTURES, method="extremal-perturbation", options=options):
+        assert result.scores.mean() == pytest.approx(area, abs=0.01)
+
+
+def test_a_shift_of_the_logits_gives_any_area():
+    model = model_of(network())
+    encoded = model.encode([model.read(picture, None) for picture in PICTURES])
+    with model.frozen():
+        batch = model.batch(encoded)
+    z = torch.randn(batch.masks, batch.size[1], generator=torch.Generator().manual_seed(0))
+    moved = at_area(z, batch, 0.2)
+    assert moved.sigmoid().mean(1).tolist() == pytest.approx([0.2] * 3, abs=1e-3)
+    assert torch.allclose((z - moved).std(1), torch.zeros(3), atol=1e-5)
+
+
+def test_several_areas_are_averaged():
+    model, one_area = model_of(network()), {"steps": 10, "cell": 4}
+    masks = [
+        explain(model, PICTURES[0], method="extremal-perturbation", options={**one_area, "areas": areas}).scores
+        for areas in ("0.1", "0.4", "0.1,0.4")
+    ]
+    assert np.allclose((masks[0] + masks[1]) / 2, masks[2], atol=1e-6)
+
+
+@pytest.mark.parametrize("areas", ["", "0", "1", "0.1;0.2", "many"])
+def test_areas_are_shares(areas):
+    with pytest.raises(OptionError, match="areas are numbers between 0 and 1"):
+        build("extremal-perturbation", {"areas": areas}, "image")
+
+
+def test_the_first_circle_is_the_smallest_that_takes_the_target_away():
+    """A red square in the middle needs a small circle, one in a corner a large one."""
+    model = detector()
+    settings = build("meaningful-perturbation", {"cell": 2}, "image").settings()
+    areas = []
+    for top, left in ((11, 11), (1, 1)):
+        encoded = model.encode([model.read(scene(top, left), None)])
+        with model.frozen():
+            batch = model.batch(encoded)
+            w, _ = circle_start(batch, torch.tensor([model.labels.index("red")]), settings)
+        areas.append(float(w.mean()))
+    assert 0 < areas[0] < areas[1] <= 1
+
+
+def test_one_side_is_shown_in_one_game_and_both_in_the_hybrid():
+    counts = {}
+    for game in ("deletion", "preservation", "hybrid"):
+        module, rows = RedMinusBlue().eval(), []
+        model = from_module(module, preprocess, ["sea", "flag"], "colours", ["black"])
+        encoded = model.encode([model.read(PICTURES[0], None)])
+        options = {"game": game, "steps": 4, "start": "uniform", "cell": 8}
+        with model.frozen():
+            batch = model.batch(encoded)
+            handle = module.register_forward_pre_hook(lambda _, inputs, rows=rows: rows.append(len(inputs[0])))
+            build("meaningful-perturbation", options, "image").scores(batch, torch.tensor([1]))
+            handle.remove()
+        counts[game] = sum(rows)
+    assert counts == {"deletion": 4, "preservation": 4, "hybrid": 8}

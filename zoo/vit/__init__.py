@@ -1,0 +1,1 @@
+"""A vision transformer of DeiT-tiny shape for the bird photographs, distilled from a convolutional network."""
