@@ -13,10 +13,10 @@ from rationales.cli.explain import explain as _explain
 from rationales.cli.lists import methods as _methods
 from rationales.cli.lists import metrics as _metrics
 from rationales.cli.lists import models as _models
+from rationales.cli.maskers.train_masker import train_masker as _train_masker
 from rationales.cli.reproduce import reproduce as _reproduce
 from rationales.cli.stability import stability as _stability
 from rationales.cli.streams import prepare_libraries
-from rationales.cli.train_masker import train_masker as _train_masker
 from rationales.cli.web.serve import serve as _serve
 
 __all__ = ["app", "main", "prepare_libraries"]

@@ -20,6 +20,7 @@ from rationales.methods import Method
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.pipeline.explain import explain
+from rationales.pipeline.scoring import depends_on_baselines
 from rationales.rationale import Rationale
 from rationales.rendering import render
 
@@ -116,7 +117,7 @@ def compare(
             raise OptionError("marks are of one input; compare the inputs one by one, or use evaluate")
         people = HumanMarks(tuple(map(tuple, marks)), tuple(map(tuple, pair_marks)))  # type: ignore[arg-type]
         entries.insert(0, ResolvedEntry(PEOPLE, people, None, "none"))
-    options.setdefault("plain_baseline", not any(entry.method.depends_on_baselines() for entry in entries))
+    options.setdefault("plain_baseline", not any(depends_on_baselines(entry.method) for entry in entries))
     explained: list[Any] = []  # by each method, the rationale or the rationales
     for number, entry in enumerate(entries):
         report = progress_of_step(progress, number, len(entries))

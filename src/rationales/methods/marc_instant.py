@@ -38,6 +38,7 @@ class MarcInstant(Method):
     name: ClassVar[str] = "marc-instant"
     summary: ClassVar[str] = "predicts MaRC's mask in one pass, by a masker trained once for the model (texts, images)"
     needs: ClassVar[tuple[str, ...]] = ("a masker",)
+    baselines_option: ClassVar[str] = "refine"
     rules: ClassVar[tuple[Rule, ...]] = Marc.rules
 
     masker: str = option("", "file of a masker that was trained for the model; by default the shipped one")
@@ -52,10 +53,6 @@ class MarcInstant(Method):
         files = [Path(self.masker).expanduser()] if self.masker else [SHIPPED_MASKER, SHIPPED_PICTURE_MASKER]
         contents = [path.read_bytes() for path in files if path.is_file()]
         return hashlib.blake2b(b"".join(contents), digest_size=16).hexdigest() if contents else ""
-
-    def depends_on_baselines(self) -> bool:
-        """Only the refinement replaces units."""
-        return self.refine > 0
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         if not isinstance(batch, (TextBatch, ImageBatch)):

@@ -36,6 +36,9 @@ class Method(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # gradients, attention, training data, ...
     removes_by: ClassVar[str] = ""  # delete, fill or a baseline, if the method always removes units in this way
     uses_baselines: ClassVar[bool] = True  # False: scores do not depend on what replaced units become
+    baselines_option: ClassVar[str] = (
+        ""  # name of an option: while it is 0, scores of images do not depend on it either
+    )
     class_specific: ClassVar[bool] = True  # False: the scores are the same whichever class is explained
     contrasts: ClassVar[bool] = True  # False: it explains a class, but not one class against another
     scores_are_ranks: ClassVar[bool] = False  # True: only the order of the scores means something
@@ -46,10 +49,6 @@ class Method(ABC):
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of a trained file that the scores depend on besides the options; empty if there is none."""
         return ""
-
-    def depends_on_baselines(self) -> bool:
-        """Whether scores with these options depend on what replaced units become."""
-        return self.uses_baselines
 
     @abstractmethod
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:

@@ -193,7 +193,7 @@ def explain(
     check_option("snap", snap, "bool", ())
     resolved_method = resolve_method(method, options, model.kind)
     if plain_baseline is None:
-        plain_baseline = not resolved_method.depends_on_baselines()
+        plain_baseline = not scoring.depends_on_baselines(resolved_method)
     check_option("plain_baseline", plain_baseline, "bool", ())
     request = _Request(
         method=resolved_method,

@@ -102,6 +102,11 @@ def encode_inputs(model: Model, sources: Sequence[Any], plain_baseline: bool) ->
     return model.encode(sources)
 
 
+def depends_on_baselines(method: Method) -> bool:
+    """Whether the method's scores for images depend on what replaced units become."""
+    return method.uses_baselines and (not method.baselines_option or bool(getattr(method, method.baselines_option)))
+
+
 @contextmanager
 def open_batch(model: Model, encoded: Sequence[Any], seed: int) -> Iterator[Batch]:
     """The rows of these inputs; inside the block the model is frozen and the threads suit the size of the work."""

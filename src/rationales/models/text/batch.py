@@ -205,7 +205,9 @@ class TextBatch(Batch):
     def faster_as_copy(self) -> bool:
         """On a CPU, for encoders whose last layer can be run for the token that is read alone (fast/packed.py)."""
         single = self.device.type == "cpu" and self.dtype == torch.float32
-        return single and all(not network.packs_rows and packed.can_pack(network.module) for network in self.networks)
+        known = all(type(network.module).__name__ in packed.KNOWN for network in self.networks)
+        unpacked = all(not network.packs_rows for network in self.networks)
+        return single and known and unpacked and all(packed.can_pack(network.module) for network in self.networks)
 
     @property
     def modules(self) -> Sequence[nn.Module]:

@@ -28,6 +28,7 @@ from rationales.methods import build
 from rationales.models.classes import explained_output
 from rationales.models.image.loading import from_module
 from rationales.pipeline.explain import explain
+from rationales.pipeline.scoring import depends_on_baselines
 
 OBJECTIVE = replace(IMAGE, cell=2, initial_sigma=6.0)
 BRIEF = PictureTrainSettings(steps=24, inputs=4, width=8, blocks=1, held_out=4, validations=2, learning_rate=1e-2)
@@ -129,9 +130,9 @@ class TestInvariants:
         assert np.corrcoef(forward.scores, back.scores)[0, 1] < 0
 
     def test_no_baselines_are_chosen_without_refinement(self):
-        assert not build("marc-instant", {}).depends_on_baselines()
-        assert build("marc-instant", {"refine": 3}).depends_on_baselines()
-        assert build("marc", {}).depends_on_baselines()
+        assert not depends_on_baselines(build("marc-instant", {}))
+        assert depends_on_baselines(build("marc-instant", {"refine": 3}))
+        assert depends_on_baselines(build("marc", {}))
 
 
 class TestFeatures:
@@ -247,7 +248,7 @@ class TestTraining:
             train_pictures(detector(), pictures(12), replace(BRIEF, steps=7), OBJECTIVE, resume=state)
 
     def test_the_terms_of_the_steps_have_the_objective_as_their_mean(self):
-        run = training._TrainingRun(detector(), None, BRIEF, OBJECTIVE, None, None)
+        run = training._PictureTraining(detector(), None, BRIEF, OBJECTIVE, None, None)
         steps = []
         for number in range(3 * training.MASK_SHARE):
             run.step = number

@@ -101,7 +101,7 @@ def train_pictures(
             torch.default_generator.manual_seed(settings.seed)
             network = PictureMaskerNetwork(shape).to(first_batch.device)
         description = _description(first_batch, shuffled, settings, objective)
-        run = _TrainingRun(model, network, settings, resolved, training_pictures, validation)
+        run = _PictureTraining(model, network, settings, resolved, training_pictures, validation)
         figures = run.run(ProgressFile(resume, description), progress, on_validation)
         card = MaskerCard(
             fingerprint=image_fingerprint(first_batch),
@@ -134,7 +134,7 @@ def _batch(model: ImageModel, images: Sequence[Any], baseline: str, seed: int = 
 
 
 @dataclass(eq=False)
-class _TrainingRun:
+class _PictureTraining:
     """State of a training."""
 
     model: ImageModel

@@ -12,9 +12,9 @@ from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options, prompt_options
+from rationales.cli.maskers.on_images import DEFAULT_IMAGE_MODEL, ImageRun, train_on_images
 from rationales.cli.shared import Baseline, Continuations, Device, Folder, Labels, Prompt, Template, Trust, Unit
 from rationales.cli.streams import prepare_libraries
-from rationales.cli.train_picture_masker import DEFAULT_IMAGE_MODEL, ImageRun, train_on_images
 from rationales.errors import DataError, OptionError
 
 UNLIMITED_STEPS = 10**9  # where --minutes ends the training

@@ -1,0 +1,1 @@
+"""`rationales train-masker`: for text models, and for image models."""
