@@ -61,7 +61,7 @@ class ModelRun:
                 continue
             began = time.perf_counter()
             share = self._cost(spec) / total
-            progress = None if report is None else _part(report, done, share)
+            progress = None if report is None else _progress_share(report, done, share)
             self.rows[spec.key] = self._row(spec, progress)
             done += share
             self._write()
@@ -178,7 +178,7 @@ class ModelRun:
             self.request.log(line)
 
 
-def _part(report: Callable[[float], None], begin: float, share: float) -> Callable[[float], None]:
+def _progress_share(report: Callable[[float], None], begin: float, share: float) -> Callable[[float], None]:
     return lambda done: report(begin + share * min(done, 1.0))
 
 
