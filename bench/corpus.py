@@ -3,11 +3,13 @@
 python bench/corpus.py                                    # all of it, small
 python bench/corpus.py --parts workers --texts 2048 --repeat 3
 python bench/corpus.py --parts workers --engine ray       # needs the extra ray
-python bench/corpus.py --parts sharing --device cuda --texts 16384 --processes 1 2 4 8
+python bench/corpus.py --parts reading --data reviews.jsonl --clock cpu
+python bench/corpus.py --parts sharing --device cuda --texts 4096 --words 720 --processes 1 2 4 8
 
 "bare" calls `rationales.explain` on lists of a shard's size and keeps nothing. Rounds are interleaved and the median of
 their ratios counts. On a busy machine use `--clock cpu` for the overhead, which counts the time of this process alone;
 for workers both clocks are printed, the CPU time of all processes being what two free cores would have to do.
+"reading" is the time from texts to units and tokens, each text as a whole and chunk by chunk (models/text/chunks.py).
 "sharing" runs several processes that read, explain and build rows on one device, as `--workers` does; it needs no
 pyarrow. Peak memory has its own script, corpus_memory.py.
 """
@@ -22,7 +24,7 @@ import os
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,14 @@ from rationales import corpus
 from rationales.corpus.records import Record
 from rationales.corpus.row_format import row_of, serialized
 from rationales.models.batch import execution
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
 
 VOCABULARY = """
     the acting is fine but plot a mess and nobody in room could say why anything happened still few scenes are
     warm funny oddly moving music never gets their way dull careless waste of talent lovely clever ending lazy
 """.split()  # noqa: SIM905  # a list of forty lines reads worse
-PARTS = ("overhead", "workers", "sharing")
+PARTS = ("overhead", "reading", "workers", "sharing")
 WARM_UP_SHARDS = 2  # not counted: workers are still loading the model
 
 
@@ -68,6 +72,8 @@ def main() -> None:
         table = write_texts(folder / "texts.jsonl", texts)
         if "overhead" in args.parts:
             results["overhead"] = overhead(args, device, texts, table, folder)
+        if "reading" in args.parts:
+            results["reading"] = reading(args, texts)
         if "workers" in args.parts:
             results["workers"] = workers(args, table, folder)
         if "sharing" in args.parts:
@@ -126,6 +132,37 @@ def overhead(
     headings = [args.method, "texts", "bare s", "run s", "run / bare", "bytes a word"]
     print(timing.table(headings, [["one process", *cells]]))
     return figures
+
+
+def reading(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
+    """Milliseconds in which a text becomes units and rows of tokens: as a whole, and chunk by chunk."""
+    model = rationales.load()
+    assert isinstance(model, TextModel)
+    inputs = [TextInput(text) for text in texts]
+
+    def as_wholes() -> list[EncodedText]:
+        settings = (model.tokenizer, model.unit, model.limit, model.overlap)
+        with execution.garbage_collection_paused():
+            tokenizations = tokenize(inputs, model.tokenizer)
+            pairs = zip(inputs, tokenizations, strict=True)
+            return [encode(source, *settings, tokenization) for source, tokenization in pairs]
+
+    if as_wholes() != model.encode(inputs):
+        raise SystemExit("texts read chunk by chunk differ from texts read as a whole")
+    ways = {
+        "as wholes": as_wholes,
+        "chunk by chunk, none known": lambda: replace(model).encode(inputs),  # a copy begins without known chunks
+        "chunk by chunk, all known": lambda: model.encode(inputs),
+    }
+    seconds = timing.interleaved(ways, args.repeat, torch.device("cpu"), args.clock)
+    figures = {name: 1000 * statistics.median(values) / len(texts) for name, values in seconds.items()}
+    words = sum(len(encoded.units) for encoded in model.encode(inputs)) / len(texts)
+    rows = [
+        [name, f"{milliseconds:.2f}", f"{figures['as wholes'] / milliseconds:.2f}"]
+        for name, milliseconds in figures.items()
+    ]
+    print(timing.table([f"reading, {words:.0f} words", "ms a text", "times as fast"], rows))
+    return {"words": words, "milliseconds": figures}
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 python bench/corpus_memory.py                          # a tiny BERT with random weights, made on the spot
 python bench/corpus_memory.py --sizes 200 2000 --method saliency --workers 2
+python bench/corpus_memory.py --data reviews.jsonl --sizes 200 2000 --shard-size 32
 python bench/corpus_memory.py --model embedded         # the embedded model, much slower
 
 The peak is that of the process that explains: of the command itself, or with `--workers` of its largest worker.
@@ -18,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import timing
-from corpus import VOCABULARY, random_texts, write_texts
+from corpus import VOCABULARY, random_texts, read_texts, write_texts
 
 LIMIT = 1.1  # peak with the most texts, in units of that with the fewest
 
@@ -27,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[2000, 20000])
     parser.add_argument("--words", type=int, default=12, help="of a text, on average")
+    parser.add_argument("--data", type=Path, help="texts to explain instead, as JSON lines; the first so many of them")
     parser.add_argument("--method", default="saliency")
     parser.add_argument("--model", help="tiny (the default), embedded, or a name or folder", default="tiny")
     parser.add_argument("--shard-size", type=int, default=256)
@@ -40,7 +42,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = tiny_model(folder / "model") if args.model == "tiny" else args.model
-        texts = random_texts(max(args.sizes), args.words)
+        texts = read_texts(args.data) if args.data else random_texts(max(args.sizes), args.words)
         for size in args.sizes:
             table = write_texts(folder / f"{size}.jsonl", texts[:size])
             figures[size] = measured_run(table, folder / f"run{size}", str(model), args)

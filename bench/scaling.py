@@ -1,13 +1,13 @@
-"""How the cost of a step grows: with length, segments, units, inputs and classes; and memory with rows.
+"""How the cost of a step grows: with length, segments, units, inputs, classes and baselines; and memory with rows.
 
 python bench/scaling.py --quick
 python bench/scaling.py --device cuda --model bert-base --out scaling.json
 
 Every line grows one thing and holds the others. The exponent is the slope of a straight line through the logarithms,
 over all points and over the last two: small sizes pay for the fixed cost of a step, so the last says where it goes. 0:
-it costs nothing; 1: twice as much costs twice as much; 2: four times. Times are those of MaRC's `scores`, divided by
-its steps; what is compared is run in turns. Memory is the most that a step's rows hold beyond the model, each point in
-a process of its own.
+it costs nothing; 1: twice as much costs twice as much; 2: four times. Times are those of MaRC's `scores`, of a
+convolutional network those of the optimisation alone, divided by its steps; what is compared is run in turns. Memory is
+the most that a step's rows hold beyond the model, each point in a process of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from subjects import SIZES, of_length, pictures, random_text, words
 from timing import arguments, headline, interleaved, peak_memory, ready, run, save, setting, table
 
 import rationales
+from rationales.masks.optimize import optimize
 from rationales.methods import build
 from rationales.methods.marc import Marc
 from rationales.models.batch import Batch
@@ -41,8 +42,11 @@ FULL = {
     "segments": [1, 2, 4, 8],
     "units": [25, 50, 100, 200, 400],
     "pixels": [64, 128, 256, 512],
+    "network_pixels": [64, 128, 256],
     "inputs": [1, 2, 4, 8, 16],
     "classes": [2, 10, 100, 1000, 10000],
+    "picture_classes": [2, 10, 100, 1000],
+    "baselines": [1, 2, 4, 6],
     "memory": [2, 4, 8, 16],
 }
 QUICK = {
@@ -50,17 +54,25 @@ QUICK = {
     "segments": [1, 2],
     "units": [8, 32],
     "pixels": [16, 64],
+    "network_pixels": [32, 64],
     "inputs": [1, 4],
     "classes": [2, 100],
+    "picture_classes": [2, 100],
+    "baselines": [1, 2],
     "memory": [16, 64],
 }
+NAMED_BASELINES = ("black", "white", "mean", "noise", "blur-10", "blur-20")
+# A further line, such as the length of a prompt, is an entry in FULL, QUICK and TITLES and a method of `Points`.
 TITLES = {
     "length": "tokens of one text, one segment",
     "segments": "segments of one long text",
     "units": "words of a text of a fixed number of tokens",
     "pixels": "pixels of one picture, a network of one layer",
+    "network_pixels": "pixels of one picture, a convolutional network",
     "inputs": "texts together",
     "classes": "classes",
+    "picture_classes": "classes of one picture",
+    "baselines": "baselines of one picture, all in every step",
     "memory": "memory: rows",
 }
 
@@ -85,9 +97,26 @@ class Scored:
         assert set(attribution.steps) == {self.method.steps}
 
 
-def scored(model: Any, inputs: Sequence[Any], steps: int) -> Scored:
+@dataclass(frozen=True, eq=False)
+class Optimized(Scored):
+    """The optimisation alone: with random weights no part of a picture may suffice, and `scores` adds steps then."""
+
+    def __call__(self) -> None:
+        target = torch.zeros(self.batch.inputs, dtype=torch.long, device=self.batch.device)
+        with self.model.frozen():
+            result = optimize(self.batch, target, self.method)
+        assert set(result.steps) == {self.method.steps}
+
+
+def optimized(model: Any, inputs: Sequence[Any], steps: int, **options: Any) -> Optimized:
+    """The optimisation of so many steps on these inputs."""
+    run = scored(model, inputs, steps, **options)
+    return Optimized(run.model, run.method, run.batch)
+
+
+def scored(model: Any, inputs: Sequence[Any], steps: int, **options: Any) -> Scored:
     """The run of so many steps on these inputs."""
-    method = build("marc", {"steps": steps, "stop": "steps"}, model.kind)
+    method = build("marc", {"steps": steps, "stop": "steps", **options}, model.kind)
     assert isinstance(method, Marc)
     return Scored(model, method, model.batch(model.encode([model.read(text, None) for text in inputs])))
 
@@ -130,6 +159,18 @@ class Points:
     def pixels(self, sizes: Sequence[int]) -> list[Point]:
         return [(size**2, scored(one_layer(size, self.device), pictures(1, size), self.steps)) for size in sizes]
 
+    def network_pixels(self, sizes: Sequence[int]) -> list[Point]:
+        """A network whose cost is that of its convolutions, as in practice."""
+        return [(size**2, optimized(convolutional(size, self.device), pictures(1, size), self.steps)) for size in sizes]
+
+    def picture_classes(self, sizes: Sequence[int]) -> list[Point]:
+        models = [(size, convolutional(64, self.device, classes=size)) for size in sizes]
+        return [(size, optimized(model, pictures(1, 64), self.steps)) for size, model in models]
+
+    def baselines(self, sizes: Sequence[int]) -> list[Point]:
+        models = [(size, convolutional(64, self.device, NAMED_BASELINES[:size])) for size in sizes]
+        return [(size, optimized(model, pictures(1, 64), self.steps, views="all")) for size, model in models]
+
     def inputs(self, sizes: Sequence[int]) -> list[Point]:
         texts = [of_length(self.model, str(self.fixed), seed) for seed in range(max(sizes))]
         return [(size, scored(self.model, texts[:size], self.steps)) for size in sizes]
@@ -139,19 +180,40 @@ class Points:
         return [(size, scored(random_text(self.size, self.device, size), [text], self.steps)) for size in sizes]
 
 
+def convolutional(
+    side: int, device: torch.device, baselines: Sequence[str] = ("black",), classes: int = 2
+) -> ImageModel:
+    """A small convolutional network with random weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = [torch.nn.Conv2d(3, 16, 3, stride=2, padding=1), torch.nn.ReLU()]
+        for channels in (16, 32, 64):
+            layers += [torch.nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1), torch.nn.ReLU()]
+        layers += [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(128, classes)]
+        module = torch.nn.Sequential(*layers)
+    return picture_model(module.eval(), side, device, baselines, classes)
+
+
 def one_layer(side: int, device: torch.device) -> ImageModel:
     """A network that costs next to nothing, so that the mask is what is timed."""
     module = torch.nn.Sequential(
         torch.nn.AvgPool2d(side // 4), torch.nn.Flatten(), torch.nn.Linear(48, 2)
     )  # 4 x 4 means of 3 colours
+    return picture_model(module, side, device, ("black",), 2)
+
+
+def picture_model(
+    module: torch.nn.Module, side: int, device: torch.device, baselines: Sequence[str], classes: int
+) -> ImageModel:
+    """The module as a model of pictures of side x side pixels."""
     scale = torch.full((3, 1, 1), 1 / 255)
     model = rationales.load(
         module.to(device),
         lambda picture: (
             torch.from_numpy(np.array(picture.resize((side, side)), dtype=np.float32)).permute(2, 0, 1) * scale
         ),
-        baseline="black",
-        labels=["no", "yes"],
+        baseline=",".join(baselines),
+        labels=[str(number) for number in range(classes)],
     )
     assert isinstance(model, ImageModel)
     return model

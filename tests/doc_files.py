@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from families import tiny
+from language_models import tiny_language_model
 
 REVIEWS = [
     ("A warm, funny and kind film. I would watch it again tomorrow.", "positive"),
@@ -26,7 +27,9 @@ def write_files(folder: Path) -> Path:
     _texts(folder)
     _tables(folder)
     _models(folder)
+    _language_model(folder)
     _images(folder)
+    _pairs(folder)
     _sound(folder / "voice.wav")
     return folder
 
@@ -40,6 +43,13 @@ def _texts(folder: Path) -> None:
         "    return ResNet(labels, (1, 1), 8)\n",
         encoding="utf-8",
     )
+
+
+def _language_model(folder: Path) -> None:
+    module, tokenizer = tiny_language_model("llama", max_position_embeddings=512)
+    module.save_pretrained(folder / "my-language-model")
+    tokenizer.save_pretrained(folder / "my-language-model")
+    (folder / "prompt.txt").write_text("Review: {text}\nSentiment:\n", encoding="utf-8")
 
 
 def _tables(folder: Path) -> None:
@@ -95,6 +105,20 @@ def _images(folder: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
         colours = rng.integers(40, 216, (4, 4, 3)).astype(np.uint8)
         Image.fromarray(colours).resize((112, 112), Image.Resampling.BICUBIC).save(home / f"{number:03}.png")
+
+
+def _pairs(folder: Path) -> None:
+    """A picture of shapes, and a network of pictures with captions that was not trained."""
+    from PIL import Image
+
+    from rationales.groundtruth.captioned_shapes import LABELS, captioned_pictures
+    from rationales.groundtruth.networks.vocabulary import word_tokenizer
+    from rationales.models.multimodal.pair_network import PairConfiguration, PairNetwork
+
+    pictures = captioned_pictures(40)
+    Image.fromarray(pictures[1].pixels).save(folder / "shapes.png")
+    tokenizer = word_tokenizer([picture.caption for picture in pictures])
+    PairNetwork(PairConfiguration(len(tokenizer), dict(enumerate(LABELS)))).save(folder / "shapes-match", tokenizer)
 
 
 def _sound(path: Path) -> None:

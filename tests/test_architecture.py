@@ -24,12 +24,12 @@ LAYERS = (  # from top to bottom; a room may import its own layer and those belo
     {"methods"},
     {"masks"},
     {"models", "data"},
-    {"data_frames", "rationale", "rationale_parts", "rendering", "storage"},
+    {"data_frames", "rationale", "rationale_halves", "rationale_parts", "rendering", "storage"},
     {"errors", "files", "options", "version"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 MAX_FILES = 16
-MAX_FILES_ON_THE_PATH = 25  # of one explanation of a text
+MAX_FILES_ON_THE_PATH = 27  # of one explanation of a text
 
 
 def room_of(module: str) -> str:

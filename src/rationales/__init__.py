@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rationales.pipeline.explain import explain
     from rationales.rationale import Rationale
     from rationales.report.html.page import page
+    from rationales.report.picture_grid import picture_grid
 
 _MODULES = {  # public name -> the module that defines it
     "load": "rationales.models.load",
@@ -50,6 +51,7 @@ _MODULES = {  # public name -> the module that defines it
     "list_models": "rationales.models.catalogue",
     "stability": "rationales.evaluation.stability.runs",
     "page": "rationales.report.html.page",
+    "picture_grid": "rationales.report.picture_grid",
     "Attribution": "rationales.methods.method",
     "Batch": "rationales.models.batch",
     "Example": "rationales.data.example",
@@ -68,7 +70,7 @@ _RENDERERS = {  # output of a result -> the function that renders it; see ration
     "text-latex": ("rationales.report.figures.latex", "to_latex"),
     "dry-run-html": ("rationales.report.dry_run", "page"),
     "comparison-html": ("rationales.report.html.comparison", "comparison_page"),
-    "comparison-png": ("rationales.report.png.comparison", "comparison_png"),
+    "comparison-png": ("rationales.report.png.picture_grid", "picture_grid_png"),
     "comparison-text": ("rationales.report.terminal.comparison", "plain_comparison"),
     "stability-html": ("rationales.report.html.stability", "stability_page"),
     "stability-text": ("rationales.report.stability", "markdown"),
@@ -76,7 +78,7 @@ _RENDERERS = {  # output of a result -> the function that renders it; see ration
 
 __all__ = ["Attribution", "Batch", "Example", "Method", "Rationale", "RationalesError", "Table", "__version__"]
 __all__ += ["compare", "dry_run", "evaluate", "explain", "list_methods", "list_metrics", "list_models", "load", "page"]
-__all__ += ["compare_protocols", "read_data", "stability"]
+__all__ += ["compare_protocols", "picture_grid", "read_data", "stability"]
 
 
 def __getattr__(name: str) -> Any:

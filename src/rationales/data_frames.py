@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rationales.errors import OptionError
-from rationales.rationale import Frames, Grid, Rationale
+from rationales.rationale import Frames, Grid, Rationale, TextAndImage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,13 +32,24 @@ def unit_columns(rationale: Rationale) -> dict[str, Any]:
     """Column name -> (n,) values, one for each unit in order; the last two columns are `score` and `selected`.
 
     Before them a text has text, start and end in characters (and text_index, where it has a pair); an image or a
-    spectrogram has row and column; a sound has start and end in seconds.
+    spectrogram has row and column; a text and an image have all five, -1 where they do not apply; a sound has start and
+    end in seconds.
     """
     return {**_positions(rationale), "score": rationale.scores, "selected": rationale.selected()}
 
 
 def _positions(rationale: Rationale) -> dict[str, Any]:
     units = rationale.units
+    if isinstance(units, TextAndImage):
+        pixel_rows, pixel_columns = np.divmod(np.arange(len(units.grid)), units.grid.width)
+        no_place, no_word = [-1] * len(units.words), [-1] * len(units.grid)
+        return {
+            "text": [unit.text for unit in units.words] + [""] * len(units.grid),
+            "start": [unit.start for unit in units.words] + no_word,
+            "end": [unit.end for unit in units.words] + no_word,
+            "row": no_place + pixel_rows.tolist(),
+            "column": no_place + pixel_columns.tolist(),
+        }
     if isinstance(units, Grid):
         rows, columns = np.divmod(np.arange(len(units)), units.width)
         return {"row": rows, "column": columns}

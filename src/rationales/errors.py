@@ -9,6 +9,10 @@ class ModelError(RationalesError):
     """A model that cannot be found, loaded or explained."""
 
 
+class NotApplicableError(ModelError):
+    """A method that is not defined for this kind of network, whatever its options; a table shows n/a."""
+
+
 class InputError(RationalesError):
     """An input that cannot be explained."""
 

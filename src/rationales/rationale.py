@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from rationales.errors import OptionError
-from rationales.rationale_parts import Curve, Frames, Grid, Note, Region, Span, Spectrogram, Stretch, Unit
+from rationales.rationale_halves import image_half, select_parts, text_half
+from rationales.rationale_parts import Curve, Frames, Grid, Note, Region, Span, Spectrogram, Stretch, TextAndImage, Unit
 from rationales.rendering import render
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Curve", "Frames", "Grid", "Note", "Rationale", "Region", "Rule", "Span", "Spectrogram", "Stretch", "Unit"]
-__all__ += ["by_label"]
+__all__ += ["TextAndImage", "by_label"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Rule:
     threshold: float | None = None
     share: float | None = None
     top: int | None = None
+    pixel_threshold: float | None = None  # of pixels beside words, where it is not `threshold`
 
     def __post_init__(self) -> None:
         names = [name for name in ("threshold", "share", "top") if getattr(self, name) is not None]
@@ -39,6 +41,10 @@ class Rule:
             raise OptionError(f"share must lie between 0 and 1, not {self.share}")
         if self.top is not None and self.top < 0:
             raise OptionError(f"top must not be negative, got {self.top}")
+
+    def for_pixels(self) -> Rule:
+        """The rule for the pixels of an input that also has words."""
+        return self if self.pixel_threshold is None else Rule(threshold=self.pixel_threshold)
 
     def select(self, scores: np.ndarray) -> np.ndarray:
         """(n,) booleans: the units that the rule selects; of equal scores the first ones."""
@@ -70,7 +76,7 @@ class Rationale:
     """Scores of the units of one input, and what is needed to read, repeat and judge them."""
 
     text: str  # empty for an image or a sound
-    units: tuple[Unit, ...] | Grid | Frames
+    units: tuple[Unit, ...] | Grid | Frames | TextAndImage
     scores: np.ndarray  # (units,)
     target: str
     labels: tuple[str, ...]
@@ -108,15 +114,30 @@ class Rationale:
     ) -> np.ndarray:
         """(n,) booleans: the units of the rationale; with a threshold, share or top, the units that it selects."""
         if threshold is not None or share is not None or top is not None:
-            return Rule(threshold, share, top).select(self.scores)
-        return self.rule.select(self.scores) if self.selection is None else self.selection.copy()
+            return self._select(Rule(threshold, share, top))
+        return self._select(self.rule) if self.selection is None else self.selection.copy()
+
+    def _select(self, rule: Rule) -> np.ndarray:
+        if isinstance(self.units, TextAndImage):
+            return select_parts(rule, self.scores, len(self.units.words))
+        return rule.select(self.scores)
+
+    @property
+    def text_part(self) -> Rationale:
+        """The rationale of the words alone, where the input is a text and an image."""
+        return text_half(self)
+
+    @property
+    def image_part(self) -> Rationale:
+        """The rationale of the pixels alone, where the input is a text and an image."""
+        return image_half(self)
 
     def spans(
         self, *, threshold: float | None = None, share: float | None = None, top: int | None = None
     ) -> list[Span]:
         """The rationale as connected runs of units, in the order of the text."""
         text_indices = [unit.text_index for unit in self.words]
-        selected = self.selected(threshold=threshold, share=share, top=top)
+        selected = self.selected(threshold=threshold, share=share, top=top)[: len(text_indices)]
         return [self._span(first, last) for first, last in _runs(selected, text_indices)]
 
     def times(
@@ -145,17 +166,20 @@ class Rationale:
         from skimage import measure as untyped
 
         measure: Any = untyped
-        if not isinstance(self.units, Grid):
+        grid = self.units.grid if isinstance(self.units, TextAndImage) else self.units
+        if not isinstance(grid, Grid):
             alternative = "a sound has times" if isinstance(self.units, Frames) else "a text has spans"
             raise OptionError(f"{alternative}; regions are for images")
-        selected = self.selected(threshold=threshold, share=share, top=top).reshape(self.units.height, self.units.width)
-        components = measure.regionprops(measure.label(selected, connectivity=2), self.scores.reshape(selected.shape))
+        words = len(self.units) - len(grid)
+        selected = self.selected(threshold=threshold, share=share, top=top)[words:].reshape(grid.height, grid.width)
+        scores = self.scores[words:].reshape(selected.shape)
+        components = measure.regionprops(measure.label(selected, connectivity=2), scores)
         return sorted(map(_region, components), key=lambda region: -region.area)
 
     def top(self, k: int) -> list[Unit]:
-        """The k units with the highest scores, best first."""
+        """The k units of a text with the highest scores, best first."""
         units = self.words
-        return [units[index] for index in np.argsort(-self.scores, kind="stable")[:k]]
+        return [units[index] for index in np.argsort(-self.scores[: len(units)], kind="stable")[:k]]
 
     @property
     def question(self) -> str:
@@ -168,7 +192,9 @@ class Rationale:
 
     @property
     def words(self) -> tuple[Unit, ...]:
-        """The units of a text: words, tokens or sentences; an OptionError for an image or a sound."""
+        """The units of a text, also beside an image: words, tokens or sentences; an OptionError without a text."""
+        if isinstance(self.units, TextAndImage):
+            return self.units.words
         if isinstance(self.units, Grid):
             raise OptionError("an image has regions, not spans of words; call regions()")
         if isinstance(self.units, Frames):
@@ -232,7 +258,10 @@ class Rationale:
         return page
 
     def to_png(self, path: str | os.PathLike[str]) -> Path:
-        """Write an image's original, heat map and cut-out side by side; or a sound's waveform and its rationale."""
+        """Write an image's original, heat map and cut-out side by side; or a sound's waveform and its rationale.
+
+        The words of a text that belongs to the image are written below it.
+        """
         written: Path = render("sound-png" if isinstance(self.units, Frames) else "image-png", self, path)
         return written
 
@@ -262,6 +291,9 @@ class Rationale:
         return str(render("text", self))
 
     def __repr__(self) -> str:
+        if isinstance(self.units, TextAndImage):
+            words, share = "; ".join(span.text for span in self.spans()[:4]), self.image_part.selected().mean()
+            return f"Rationale({self.method}: {self.target} <- {words!r} and {share:.0%} of {self.name or 'an image'})"
         if isinstance(self.units, Grid):
             share = self.selected().mean()
             size = f"{self.units.height} x {self.units.width} {self.unit if self.unit != 'word' else 'pixel'}s"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-INFORMATIONAL = frozenset({"baselines", "reduced", "mixed-down"})  # kinds of notes that are no warnings
+INFORMATIONAL = frozenset({"baselines", "reduced", "mixed-down", "words-named"})  # kinds of notes that are no warnings
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):  # a text has many; building a data class takes three times as long
     """One word (token, sentence) at characters start..end of the text (`text_index` 0) or of its pair (1)."""
 
     text: str
@@ -27,6 +27,17 @@ class Grid:
 
     def __len__(self) -> int:
         return self.height * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class TextAndImage:
+    """The units of a text and an image together: the words, then the pixels row by row from the top left."""
+
+    words: tuple[Unit, ...]
+    grid: Grid
+
+    def __len__(self) -> int:
+        return len(self.words) + len(self.grid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from rationales.errors import InputError
 from rationales.files import read_text, write_bytes, write_text
-from rationales.rationale import Curve, Frames, Grid, Note, Rationale, Rule, Spectrogram, Unit
+from rationales.rationale import Curve, Frames, Grid, Note, Rationale, Rule, Spectrogram, TextAndImage, Unit
 
 FORMAT = 1  # raised when the file format changes so that older files would be misread
 MAX_INLINE_SCORES = 20_000  # more scores of pixels go into a separate file
@@ -55,9 +55,13 @@ def _units(rationale: Rationale) -> dict[str, Any]:
         name = {"times": [asdict(stretch) for stretch in rationale.times()], **name}
     if isinstance(rationale.units, Frames):
         return {**name, "units": asdict(rationale.units)}
+    if isinstance(rationale.units, TextAndImage):
+        half = _units(rationale.text_part)
+        regions = [asdict(region) for region in rationale.regions()]
+        return {**half, "regions": regions, "units": {"words": half["units"], "grid": asdict(rationale.units.grid)}}
     if isinstance(rationale.units, Grid):
         return {"regions": [asdict(region) for region in rationale.regions()], **name, "units": asdict(rationale.units)}
-    units, spans = [asdict(unit) for unit in rationale.units], [asdict(span) for span in rationale.spans()]
+    units, spans = [unit._asdict() for unit in rationale.units], [asdict(span) for span in rationale.spans()]
     if rationale.pair is None:  # there is only one text
         for entry in (*units, *spans):
             del entry["text_index"]
@@ -99,8 +103,10 @@ def _curve_of(data: Mapping[str, Any]) -> Curve:
     return Curve(tuple(data["shares"]), tuple(data["thresholds"]), **by_label)
 
 
-def _units_of(units: Any) -> tuple[Unit, ...] | Grid | Frames:
-    """Units from plain data: words are a list, grids and frames a mapping with their size."""
+def _units_of(units: Any) -> tuple[Unit, ...] | Grid | Frames | TextAndImage:
+    """Units from plain data: words are a list, grids and frames a mapping with their size, words and a grid both."""
+    if isinstance(units, Mapping) and "words" in units:
+        return TextAndImage(tuple(Unit(**unit) for unit in units["words"]), Grid(**units["grid"]))
     if not isinstance(units, Mapping):
         return tuple(Unit(**unit) for unit in units)
     if "count" in units:
@@ -111,7 +117,7 @@ def _units_of(units: Any) -> tuple[Unit, ...] | Grid | Frames:
 def save(rationale: Rationale, path: str | os.PathLike[str]) -> Path:
     """Write JSON; the scores of many pixels go into a safetensors file beside it, which is written first."""
     data = to_dict(rationale)
-    if isinstance(rationale.units, Grid) and len(rationale.units) > MAX_INLINE_SCORES:
+    if isinstance(rationale.units, (Grid, TextAndImage)) and len(rationale.units) > MAX_INLINE_SCORES:
         from safetensors.numpy import save as serialize
 
         beside = Path(path).with_suffix(".safetensors")

@@ -83,6 +83,12 @@ def test_pictures(home):
     assert done.exit_code == 0, done.output
     assert "Image of 40 × 30 pixels" in done.stdout
     assert Path("c.html").read_text(encoding="utf-8").count('class="image"') == 2
+    image.new("RGB", (30, 40), "blue").save("other.png")
+    both = run("compare", "--image", "square.png", "other.png", "--methods", "saliency,random", "--png", "grid.png")
+    assert both.exit_code == 0, both.output
+    assert "wrote grid.png" in both.stderr
+    with image.open("grid.png") as grid:
+        assert grid.height > 2 * 192
 
 
 @pytest.mark.parametrize(
@@ -91,12 +97,14 @@ def test_pictures(home):
         (["a text", "--methods", "marc"], "at least two methods"),
         (["a text", "--methods", "marc,marcc"], "no method 'marcc'"),
         (["a text", "--methods", "occlusion,occlusion"], "two rows are called 'occlusion'"),
+        (["--file", "two.csv", "--methods", "occlusion,random"], "compare takes one text"),
         (["a text", "--image", "a.png", "--methods", "marc,random"], "not both"),
         (["a text", "--methods", "marc,random", "--html", "nowhere/c.html"], "nowhere does not exist"),
         (["a text", "--methods", "saliency,random:smooth=0"], "greater than 0"),
     ],
 )
 def test_mistakes_are_told_before_the_work(arguments, message):
+    Path("two.csv").write_text("text\na\nb\n", encoding="utf-8")
     assert message in error(run("compare", *arguments))
 
 

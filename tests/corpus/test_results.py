@@ -63,6 +63,18 @@ def test_a_record_is_found_by_id_and_by_position(results):
         results.record("r99")
 
 
+def test_a_failed_record_is_named_by_its_id_before_any_position(tmp_path):
+    lines = ['{"id": 7, "text": "bread"}', "no JSON", '{"id": 1, "text": ""}', '{"id": 2, "text": 5}']
+    (tmp_path / "table.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    run(tmp_path / "table.jsonl", tmp_path / "out")
+    failed = open_results(tmp_path / "out")
+    for identifier, reason in (("1", "empty"), ("2", "not-text"), ("#1", "broken-row"), ("#2", "empty")):
+        with pytest.raises(InputError, match=f"{identifier} was not explained .{reason}"):
+            failed.record(identifier)
+    with pytest.raises(InputError, match="no record '3'"):  # the record at position 3 has another id
+        failed.record("3")
+
+
 def test_provenance_stands_once_in_each_shard(results):
     (path, *_) = sorted((results.folder / "shards").glob("*.parquet"))
     provenance = json.loads(parquet.ParquetFile(path).metadata.metadata[b"rationales"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from language_models import tiny_language_model
 
 import rationales
 from rationales.data import read_data
@@ -15,7 +16,7 @@ from rationales.evaluation.preparation import prepare_evaluation
 from rationales.evaluation.protocols import PRESETS
 from rationales.evaluation.scores.attribution import score_rows
 from rationales.evaluation.tables.table import Cell, Table, TableRow
-from rationales.experiments.aml import table1, table3, table4, table5, table6
+from rationales.experiments.aml import decoders, table1, table2, table3, table4, table5, table6
 from rationales.experiments.aml.maskers import MaskerPlan
 from rationales.experiments.aml.row_specs import (
     COLUMNS,
@@ -292,3 +293,32 @@ class TestRun:
         losses = load_aml_masker(path).card.losses
         assert losses.inverse_weight == 0
         assert losses.prediction_weight > 0
+
+
+class TestTable2:
+    def test_from_data_to_report(self, data, tmp_path, monkeypatch):
+        """On a tiny random language model: every row that a decoder can have, words it names, and prompts."""
+        module, tokenizer = tiny_language_model("llama", max_position_embeddings=512)
+        folder = tmp_path / "model"
+        module.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        monkeypatch.setattr(decoders, "encoder_folder", lambda: None)
+        rows = ["sst2", "paml", "input-x-gradient", "llm-ranking", "alti", "raw-attention"]
+        request = Request(data=data, out=tmp_path / "out", model=str(folder), device="cpu", limit=3, rows=rows)
+        report = table2.reproduce(request, TINY)
+        titles = [row.title for row in report.table.rows]
+        assert titles == [ROWS[key].title for key in ("paml", "input-x-gradient", "llm-ranking", "random")]
+        text = report.to_markdown()
+        assert "SST-2, SmolLM2-135M-Instruct, 4 worked examples" in text
+        assert "words named per text" in text
+        assert "Sentiment: positive" in text
+        assert "The language model's own ranking is worse than the leading methods" in text
+
+    def test_an_encoder_has_no_row_of_a_language_model(self, data, tmp_path):
+        run = ScenarioRun.open(SST2, Request(data=data, model="embedded", device="cpu", limit=2), TINY, tmp_path)
+        assert not run.applies(ROWS["llm-ranking"])
+
+    def test_every_data_set_has_labels_that_its_examples_have(self):
+        assert decoders.PROMPTS.keys() == CORPORA.keys()
+        for prompt in decoders.PROMPTS.values():
+            assert {label for _, label in prompt.template.examples} == set(prompt.labels)

@@ -26,7 +26,7 @@ from rationales.experiments.ground_truth.runs.run_spec import MAX_ATTEMPTS, RunS
 from rationales.groundtruth import find_plant
 from rationales.groundtruth.networks.resnet import ResNet
 from rationales.groundtruth.training import Recipe
-from rationales.methods.gradient.grad_cam import GradCam
+from rationales.methods.cam.grad_cam import GradCam
 from rationales.methods.gradient.gradient_method import GradientMethod
 
 QUICK = ["noise", "small-resnet", "gradient", "grad-cam"]
@@ -111,7 +111,9 @@ class TestRuns:
         measured = []
         measure = training_run.measure_method
         monkeypatch.setattr(
-            training_run, "measure_method", lambda inputs, spec: measured.append(spec.key) or measure(inputs, spec)
+            training_run,
+            "measure_method",
+            lambda inputs, spec, *rest: measured.append(spec.key) or measure(inputs, spec, *rest),
         )
         rows = [*QUICK, "input-x-gradient"]
         extended = EXPERIMENTS["gt-fig5"].run(request(folder, rows=rows, runs=1, out=tmp_path))

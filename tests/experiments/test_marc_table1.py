@@ -328,21 +328,22 @@ class TestRun:
         ):
             assert fragment in markdown
 
-    def test_a_shaped_row_differs_from_a_smoothed_one_in_agreement_alone_and_says_so(
-        self, tmp_path, known, monkeypatch
-    ):
+    def test_a_shaped_row_differs_from_the_plain_one_in_agreement_alone_and_says_so(self, tmp_path, known, monkeypatch):
+        """Its width smooths spans, not the scores of words that faithfulness is measured on."""
         monkeypatch.setattr(widths, "best", lambda *_: 2.0)
-        rows = ["random-smoothed", "random-shaped", "saliency-norm-shaped"]
+        rows = ["random", "random-smoothed", "random-shaped", "saliency-norm-shaped"]
         data = movies(tmp_path, 2, ending=" and then the long quiet river went on past the field" * 12)
         outcome = run.reproduce(Request(data=data, rows=rows, out=tmp_path))
         row_by_key = {key_of(row.title): row for row in outcome.table.rows}
-        smoothed, shaped = row_by_key["random-smoothed"], row_by_key["random-shaped"]
+        plain, smoothed, shaped = (row_by_key[f"random{ending}"] for ending in ("", "-smoothed", "-shaped"))
         assert shaped.title == "Random, shaped by clauses (s = 2)"
         assert row_by_key["saliency-norm-shaped"].title == "Saliency, norm, shaped by clauses (s = 2)"
         assert (smoothed.shape, shaped.shape) == (None, "clauses")
-        assert smoothed.cells["average-precision"].values != shaped.cells["average-precision"].values
+        for row in (plain, smoothed):
+            assert row.cells["average-precision"].values != shaped.cells["average-precision"].values
         for name in ("sufficiency", "comprehensiveness"):
-            assert smoothed.cells[name].values == shaped.cells[name].values
+            assert plain.cells[name].values == shaped.cells[name].values
+            assert smoothed.cells[name].values != shaped.cells[name].values
         markdown = outcome.to_markdown()
         assert "these are scores of spans. Faithfulness is measured on the scores of words" in markdown
         assert "| Saliency, norm, shaped by clauses |" in markdown  # its widths

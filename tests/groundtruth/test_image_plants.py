@@ -21,6 +21,7 @@ from rationales.groundtruth import (
     uniform_reassignment,
 )
 from rationales.groundtruth.plants import image_plants
+from rationales.groundtruth.plants.bordered import BorderedPlant
 from rationales.groundtruth.plants.colour_plants import CORNERS, Brightness, ColourCast, StripedHue
 from rationales.groundtruth.plants.image_plants import Blur, ImagePlant, StripedNoise
 from rationales.groundtruth.plants.jpeg_blocks import (
@@ -32,7 +33,10 @@ from rationales.groundtruth.plants.jpeg_blocks import (
 )
 from rationales.groundtruth.plants.watermark import Watermark
 
-IMAGE_PLANTS = [plant for plant in PLANTS.values() if issubclass(plant, ImagePlant)]
+# those with a border also change pixels outside of their region, on purpose (test_pair_plants.py)
+IMAGE_PLANTS = [
+    plant for plant in PLANTS.values() if issubclass(plant, ImagePlant) and not issubclass(plant, BorderedPlant)
+]
 SMALL = {Watermark: {"top": 4, "left": 4, "height": 200, "width": 216}}  # a box in which letters of any size fit
 
 

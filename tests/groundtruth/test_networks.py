@@ -15,7 +15,7 @@ from torch.nn import functional
 
 pytest.importorskip("PIL")
 
-from rationales.errors import DataError, ModelError, OptionError
+from rationales.errors import DataError, ModelError, NotApplicableError, OptionError
 from rationales.groundtruth.explainable import Inherent, image_model, word_model
 from rationales.groundtruth.networks.hardkuma import HardKuma, hardkuma_from_raw
 from rationales.groundtruth.networks.rationale_models import RationaleModel, SelectionSettings
@@ -32,6 +32,7 @@ LABELS = ("no", "yes")
 QUICK = {
     "marc": {"steps": 2},
     "integrated-gradients": {"steps": 4},
+    "rise": {"samples": 20},
     "gradient-shap": {"samples": 3},
     "smooth-grad": {"samples": 3},
     "lime": {"samples": 30},
@@ -79,11 +80,15 @@ class TestEveryMethodExplainsThem:
             assert all(np.isfinite(rationale.scores).all() for rationale in rationales)
             assert all(submodule.training for submodule in module.modules())  # given back as it came
 
-    @pytest.mark.parametrize("method", methods("feature maps"))
+    @pytest.mark.parametrize("method", methods("feature maps", "images"))
     def test_pictures(self, method):
         pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
         options = QUICK.get(method, {}) | CELLS.get(method, {})
         for name, module in picture_networks().items():
+            if (method, name) == ("excitation-backprop", "vit"):
+                with pytest.raises(NotApplicableError, match="VisionTransformer computes"):
+                    explain(image_model(module, 32, LABELS, name, ["mean"]), pixels, method=method)
+                continue
             rationale = explain(image_model(module, 32, LABELS, name, ["mean"]), pixels, method=method, options=options)
             assert rationale.scores.shape == (32 * 32,)
             assert np.isfinite(rationale.scores).all()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
+from quadrants import Quadrants, bright_images
 from torch import nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.integrations.quantus import explain
 
 pytest.importorskip("captum")
-from captum.attr import Attribution, FeatureAblation
+from captum.attr import Attribution, FeatureAblation, NoiseTunnel
+from captum.metrics import sensitivity_max
 
 from rationales.integrations.captum import MaRC
 
@@ -31,23 +31,6 @@ class Weighted(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.linear(x)
-
-
-class Quadrants(nn.Module):
-    """(N, C, H, W) -> (N, 4): the brightness of the four quarters of an image."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        half = x.shape[-1] // 2
-        quarters = [x[..., top : top + half, left : left + half] for top in (0, half) for left in (0, half)]
-        return 20 * torch.stack([quarter.mean((1, 2, 3)) for quarter in quarters], 1)
-
-
-def bright_images():
-    """Image k has a bright square of 4 x 4 in quarter k."""
-    images = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(0)) * 0.1
-    for number, (top, left) in enumerate([(2, 2), (2, 10), (10, 2)]):
-        images[number, :, top : top + 4, left : left + 4] += 1
-    return images
 
 
 def test_it_is_an_attribution_of_captum():
@@ -224,36 +207,13 @@ def test_a_function_without_a_row_for_each_input_is_reported():
         MaRC(lambda x: x.sum()).attribute(torch.ones(2, 6))
 
 
-@pytest.mark.parametrize(
-    "method", ["marc", "saliency", "integrated-gradients", "occlusion", "lime", "kernel-shap", "random"]
-)
-def test_the_explain_function_of_quantus_takes_arrays_and_gives_an_array_of_their_shape(method):
-    images = bright_images().numpy()
-    options = {"marc": {"steps": 30}, "occlusion": {"window": 4, "stride": 4}}.get(method, {})
-    scores = explain(
-        Quadrants(), images, np.array([0, 1, 2]), method=method, options=options, device="cpu", softmax=True
-    )
-    assert scores.shape == images.shape
-    assert np.isfinite(scores).all()
-    if method != "random":
-        means = np.abs(scores).sum(1).reshape(3, 2, 8, 2, 8).sum((2, 4)).reshape(3, 4)
-        assert means.argmax(1).tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("method", ["marc", "random"])
-def test_a_faithfulness_metric_of_quantus_runs_on_our_scores(method):
-    quantus = pytest.importorskip("quantus", reason="Quantus is not installed")
-    images, labels = bright_images().numpy(), np.array([0, 1, 2])
-    metric = quantus.FaithfulnessCorrelation(
-        nr_runs=30, subset_size=48, perturb_baseline="black", disable_warnings=True
-    )
-    values = metric(
-        model=Quadrants().eval(),
-        x_batch=images,
-        y_batch=labels,
-        a_batch=None,
-        explain_func=explain,
-        explain_func_kwargs={"method": method},
-        device="cpu",
-    )
-    assert (np.mean(values) > 0.5) == (method == "marc")
+def test_what_captum_wraps_around_attributions_goes_around_this_one():
+    """NoiseTunnel calls attribute on noisy copies, sensitivity_max compares attributions of nearby inputs."""
+    marc, x = MaRC(Weighted(), **QUICK), torch.ones(2, 6)
+    torch.manual_seed(0)
+    tunnel = NoiseTunnel(marc).attribute(x, nt_type="smoothgrad", nt_samples=3, stdevs=0.1, target=[1, 2])
+    assert tunnel.shape == x.shape
+    assert tunnel.argmax(1).tolist() == [2, 4]
+    change = sensitivity_max(marc.attribute, x, perturb_radius=0.01, n_perturb_samples=2, target=1)
+    assert change.shape == (2,)
+    assert bool(torch.isfinite(change).all())

@@ -12,6 +12,7 @@ from reference import field as literal
 
 from rationales.masks import field
 from rationales.masks.field import line_field, smooth
+from rationales.models.batch.rows import Part
 from rationales.models.text.tokens import PART_GAP
 
 
@@ -43,7 +44,8 @@ def run(case, power):
 
 def on_a_line(position, real):
     """What `smooth` asks a batch for."""
-    return SimpleNamespace(grid=None, rows=SimpleNamespace(position=position, real=real))
+    parts = (Part(0, real.shape[1], None),)
+    return SimpleNamespace(parts=parts, rows=SimpleNamespace(position=position, real=real))
 
 
 @pytest.mark.parametrize("power", [1, 2])

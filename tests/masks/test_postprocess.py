@@ -14,16 +14,9 @@ from hypothesis import strategies as st
 from methods.keyword import KeywordModel, keyword_model
 
 import rationales
-from rationales.masks.postprocess import (
-    SHRINK_STRENGTH,
-    SIZES,
-    best_size,
-    final_scores,
-    grey_closing,
-    size_candidates,
-    unit_order,
-)
+from rationales.masks.postprocess import SHRINK_STRENGTH, final_scores, grey_closing, unit_order
 from rationales.masks.settings import DEFAULT, ONE_MASK, replace
+from rationales.masks.sizes import SIZES, best_size, size_candidates
 from rationales.models.text.tokens import TextInput
 
 SHORT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
@@ -140,7 +133,7 @@ class TestSize:
     def test_sizes_rise_and_take_at_least_one_word_of_a_long_text(self, count):
         batch = SimpleNamespace(
             inputs=1,
-            grid=None,
+            pixel_grid=None,
             device="cpu",
             dtype=torch.float32,
             rows=SimpleNamespace(input=torch.tensor([0]), blend=torch.ones(1, count), real=torch.ones(1, count)),

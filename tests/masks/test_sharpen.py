@@ -13,9 +13,10 @@ from models.image.test_model import SIDE, detector, scene
 
 from rationales.masks.optimize import optimize
 from rationales.masks.optimizer import field_of
-from rationales.masks.postprocess import best_size, unit_order
+from rationales.masks.postprocess import unit_order
 from rationales.masks.settings import IMAGE
 from rationales.masks.sharpen import LARGE_SIZE, sharpen
+from rationales.masks.sizes import best_size
 
 SETTINGS = replace(IMAGE, steps=60, cell=4, initial_sigma=8.0)
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 from families import tokenizer_of
+from hypothesis import given
+from hypothesis import strategies as st
 from methods.keyword import WeightedWordsModel
+from reference import phrases
 
 import rationales
 from rationales.masks.snapping import MAX_CHANGES, EdgeChange, edge_changes
@@ -20,6 +23,12 @@ CUT = {  # what the embedded model's rationale cuts, and the phrase
     "By the end I did not care any more about the detective.": "care any more",
     "The acting is not very good, but the music is well-made and the ending pays off.": "well-made",
 }
+
+
+PHRASE_WORDS = (
+    *("the", "not", "Never", "wasn't", "isn’t", "very", "any", "more", "at", "all", "kind", "of", "each", "other"),
+    *("up", "in", "apart", "and", "which", "film", "good", "7", "-", "'", "/", ",", "...", "é", "Let", "alone"),
+)
 
 
 def units_of(text):
@@ -110,6 +119,24 @@ def results(model):
     """With the preset `clauses`, whose rationale in these texts cuts a phrase."""
     clauses = {"preset": "clauses"}
     return tuple(rationales.explain(model, list(CUT), options=clauses, snap=snap) for snap in (True, False))
+
+
+class TestReference:
+    @given(
+        pieces=st.lists(
+            st.tuples(st.sampled_from(PHRASE_WORDS), st.sampled_from(["", " ", " ", "\n"]), st.booleans()), max_size=25
+        )
+    )
+    def test_cuts_are_those_of_the_rules_one_word_at_a_time(self, pieces):
+        units, position, text_index = [], 0, 0
+        for text, space, ends_text in pieces:
+            units.append(Unit(text, position, position + len(text), text_index))
+            position += len(text) + len(space)
+            if ends_text and text_index == 0 and len(units) % 7 == 0:  # the pair's text begins
+                position, text_index = 0, 1
+        actual, expected = cuts(units), phrases.cuts(units)
+        for name, values in expected.items():
+            assert getattr(actual, name).tolist() == values, name
 
 
 class TestEmbeddedModel:

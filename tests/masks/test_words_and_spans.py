@@ -20,9 +20,7 @@ from reference.levels import at_level
 import rationales
 from rationales.masks.objective import scaled
 from rationales.masks.postprocess import (
-    CUT_SOFTNESS,
     SPAN_PENALTY,
-    best_size,
     clause_scores,
     span_count,
     span_order,
@@ -31,6 +29,7 @@ from rationales.masks.postprocess import (
     words_and_spans,
 )
 from rationales.masks.settings import DEFAULT, WORDS
+from rationales.masks.sizes import CUT_SOFTNESS, best_size
 from rationales.models.text.tokens import TextInput
 
 FILLER = "and then the long quiet river went on past the field and nobody laughed again that day"
@@ -199,7 +198,8 @@ class TestChoice:
             scores, spans = words_and_spans(z, gradient, batch, target, DEFAULT)
             assert torch.equal(scores, word_scores(scaled(z, batch), batch))
             selections, losses = [], []
-            orders = (scaled(z, batch), by_word), (span_order(z, gradient, batch, DEFAULT), DEFAULT)
+            positive = torch.log1p(torch.exp(3 * scaled(z, batch))) / 3  # as in word scores
+            orders = (scaled(positive, batch), by_word), (span_order(z, gradient, batch, DEFAULT), DEFAULT)
             for order, options in orders:
                 size = float(best_size(order, batch, target, options).size[0])
                 keeps = at_level(order[0].tolist(), size, CUT_SOFTNESS)

@@ -33,7 +33,10 @@ TEXTS = [
     "Every morning the baker carried twelve loaves up the hill; " * 6,  # several segments
     "She said nothing; he laughed, and nobody else in the room understood why.",
 ]
-PICTURES = [name for name, method in METHODS.items() if "feature maps" in method.needs]
+PICTURES = [name for name, method in METHODS.items() if {"feature maps", "images"} & {*method.needs}]
+LANGUAGE_MODELS = [
+    name for name, method in METHODS.items() if "a language model" in method.needs
+]  # tested with prompts
 INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]
 QUICK = {  # the invariants do not need a converged mask, nor many samples
     "marc": {"steps": 20},
@@ -44,6 +47,7 @@ QUICK = {  # the invariants do not need a converged mask, nor many samples
     "sequential-ig": {"steps": 3},
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
+    "transition-attention": {"steps": 4},
     "lime": {"samples": 60},
     "kernel-shap": {"samples": 60},
     "shapley-sampling": {"orders": 2},
@@ -80,7 +84,7 @@ def small(family="bert", **arguments):
     return rationales.load(module, tokenizer)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in PICTURES])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in (*PICTURES, *LANGUAGE_MODELS)])
 class TestEveryMethod:
     def test_alone_equals_in_a_batch_in_any_order(self, method):
         model = small()
@@ -268,7 +272,7 @@ class Blocked(torch.nn.Module):
             return self.module(input_ids=input_ids, attention_mask=attention_mask)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in PICTURES])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in (*PICTURES, *LANGUAGE_MODELS)])
 def test_a_model_without_gradients_is_explained_by_methods_that_need_none(method):
     module, tokenizer = tiny("bert")
     model = rationales.load(Blocked(module), tokenizer)

@@ -30,6 +30,7 @@ QUICK = {
     "gradient-shap": {"samples": 5},
     "smooth-grad": {"samples": 5},
     "occlusion": {"window": 8, "stride": 4},
+    "rise": {"samples": 60},
     "lime": {"samples": 60} | CELLS,
     "kernel-shap": {"samples": 60} | CELLS,
     "shapley-sampling": {"orders": 2} | CELLS,
@@ -37,6 +38,7 @@ QUICK = {
 }
 GOOD = {"marc": {"steps": 60, "cell": 2}, "meaningful-perturbation": {"steps": 100, "cell": 1}}
 GOOD |= {"extremal-perturbation": {"steps": 80, "areas": "0.1,0.2", "cell": 1}}
+GOOD |= {"rise": {"samples": 600}}
 GOOD |= {"shapley-sampling": {"cell": 4}, "solvex": {"cell": 4, "beams": 1, "passes": 10_000}} | {
     name: {"cell": 4, "samples": 500} for name in ("lime", "kernel-shap")
 }

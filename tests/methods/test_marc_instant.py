@@ -18,7 +18,8 @@ from rationales.errors import ModelError, OptionError
 from rationales.evaluation.scores.cache import entry_key
 from rationales.masks.instant.masker_file import Masker
 from rationales.masks.optimizer import field_of, keep_logit
-from rationales.masks.postprocess import SIZES, unit_order
+from rationales.masks.postprocess import unit_order
+from rationales.masks.sizes import SIZES
 from rationales.methods import build
 from rationales.methods.marc_instant import MarcInstant
 

@@ -118,14 +118,18 @@ class TestHubId:
         [
             transformers.BertConfig(architectures=["BertModel"]),
             transformers.ViTConfig(architectures=["ViTModel"]),
-            transformers.GPT2Config(architectures=["GPT2LMHeadModel"]),
         ],
-        ids=["text encoder", "image encoder", "causal language model"],
+        ids=["text encoder", "image encoder"],
     )
     def test_what_is_no_classifier_is_refused_by_its_configuration_alone(self, hub, config):
         hub("zoo/encoder", config)
         with pytest.raises(ModelError, match=f"zoo/encoder is no trained classifier: .* {config.architectures[0]};"):
             rationales.load("zoo/encoder")
+
+    def test_a_causal_language_model_is_told_to_need_labels_and_a_template(self, hub):
+        hub("zoo/decoder", transformers.GPT2Config(architectures=["GPT2LMHeadModel"]))
+        with pytest.raises(OptionError, match=r"zoo/decoder is a language model.* labels and template are missing"):
+            rationales.load("zoo/decoder")
 
     def test_an_unknown_id_is_told(self, hub):
         hub("zoo/animals", *image_classifier())

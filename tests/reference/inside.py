@@ -69,6 +69,27 @@ def chefer(module: nn.Module, encoding: Any, target: int) -> Tensor:
     return relevance[0]
 
 
+def transition_attention(module: nn.Module, encoding: Any, target: int, steps: int, start_layer: int) -> Tensor:
+    """(T,): Yuan et al. 2021: a Markov chain over attention times integrated gradients at the last attention."""
+    run = eager_pass(module, encoding)
+    mean_attention = [attention[0].mean(0).detach() for attention in run.attentions]
+    tokens = len(mean_attention[0])
+    state = mean_attention[-1][0]
+    for number in range(len(mean_attention) - 2, start_layer - 1, -1):
+        state = torch.tensor(
+            [float(state[j]) + sum(float(state[i] * mean_attention[number][i, j]) for i in range(tokens))
+             for j in range(tokens)]
+        )  # fmt: skip
+    words = run.module.get_input_embeddings()(encoding["input_ids"]).detach()
+    total = torch.zeros_like(run.attentions[-1][0]).detach()
+    for step in range(steps):
+        scaled = words * step / (steps - 1)
+        output = run.module(inputs_embeds=scaled, attention_mask=encoding["attention_mask"], output_attentions=True)
+        total += torch.autograd.grad(output.logits[0, target], output.attentions[-1])[0][0]
+    weights = (total / steps).clamp(min=0).mean(0)[0]
+    return state * weights
+
+
 def _norm(norm: nn.LayerNorm, vector: Tensor, of: Tensor) -> Tensor:
     """The linear part of a layer norm, with the standard deviation of the vector `of`."""
     return (vector - vector.mean()) / torch.sqrt(of.var(unbiased=False) + norm.eps) * norm.weight

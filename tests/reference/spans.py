@@ -65,12 +65,12 @@ def span_order(
     anchor_sigma: float,
     **shaping: float,
 ) -> list[float]:
-    """The field smoothed a little, in long texts more and the smoothed warm-up gradient added; then clauses."""
+    """Short texts: roots of the smoothed word scores; long ones: smoothed field and gradient; then clauses."""
     words, weight = standardize(field), longness(len(field))
     near = standardize(smooth(words, span_sigma))
     gradient = standardize(smooth(warmup_gradient, anchor_sigma))
     spread = [value + anchor * far for value, far in zip(near, gradient, strict=True)]
-    short = standardize(smooth(words, 0.75))
+    short = standardize([math.sqrt(value) for value in smooth(word_scores(words), 0.6)])
     mixed = [value + weight * (far - value) for value, far in zip(short, spread, strict=True)]
     return clause_order(mixed, **shaping)  # type: ignore[arg-type]
 

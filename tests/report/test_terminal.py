@@ -132,6 +132,8 @@ class TestColours:
 
     def test_keeps_are_shown_as_they_are_and_other_scores_relative_to_the_strongest(self) -> None:
         assert scale_of(make_rationale("a b", [0.2, 0.4])).strength(np.array([0.4])).tolist() == [0.4]
+        drops = make_rationale("a b", [0.01, 0.02], rule=Rule(threshold=0.015))
+        assert scale_of(drops).strength(drops.scores).tolist() == [0.5, 1], "small drops of a probability are no keeps"
         signed = make_rationale("a b", [-4, 2], rule=Rule(top=1))
         assert scale_of(signed).strength(signed.scores).tolist() == [-1, 0.5]
 

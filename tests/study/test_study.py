@@ -6,7 +6,6 @@ import http.client
 import json
 import math
 import re
-import shutil
 import threading
 from dataclasses import replace
 
@@ -303,36 +302,6 @@ class TestCommand:
         assert "there is no file" in error(run("study", "report", tmp_path / "a.jsonl", "--key", tmp_path / "k.json"))
         (tmp_path / "k.json").write_text("{}", encoding="utf-8")
         assert "no key of a study" in error(run("study", "report", tmp_path / "a.jsonl", "--key", tmp_path / "k.json"))
-
-
-@pytest.mark.parametrize("task", ["compare", "mark"])
-def test_a_person_answers_in_a_browser(task, server, tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser_path is None:
-        pytest.skip("there is no chromium")
-    study = make_study(explained(), task)
-    server.page, server.key = study_page(study).encode(), study.key()
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        page = browser.new_page()
-        problems = []
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("dialog", lambda dialog: problems.append(f"dialog {dialog.message}"))
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
-        page.fill("#person", "somebody")
-        page.click("#start")
-        for _ in study.trials:
-            visible = ".trial:not([hidden])"
-            assert page.is_disabled(f"{visible} .next")
-            page.keyboard.press("1") if task == "compare" else page.click(f"{visible} .word >> nth=1")
-            page.click(f"{visible} .next")
-        page.wait_for_selector("#outcome:has-text('sent')")
-        browser.close()
-    assert problems == []
-    answers = read_answers([server.answers], server.key)
-    assert {answer.trial for answer in answers} == {"t1", "t2"}
-    assert all(answer.choice == "A" if task == "compare" else answer.marked == (1,) for answer in answers)
 
 
 def _inverted(rationale):

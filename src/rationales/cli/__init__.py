@@ -17,12 +17,14 @@ from rationales.cli.reproduce import reproduce as _reproduce
 from rationales.cli.stability import stability as _stability
 from rationales.cli.streams import prepare_libraries
 from rationales.cli.train_masker import train_masker as _train_masker
+from rationales.cli.web.serve import serve as _serve
 
 __all__ = ["app", "main", "prepare_libraries"]
 
 _COMMANDS = (_explain, _compare, _run, _show, _report, _evaluate, _stability, _reproduce, _dry_run, _train_masker)
+_SERVERS = (_serve,)
 _AUDITS = (_check,)
 _LISTS = (_models, _methods, _metrics)
-for _command in (*_COMMANDS, *_AUDITS, *_LISTS):
+for _command in (*_COMMANDS, *_SERVERS, *_AUDITS, *_LISTS):
     app.command()(_command)
 app.add_typer(_study_app)

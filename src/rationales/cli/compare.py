@@ -1,18 +1,27 @@
-"""`rationales compare`: several methods on one input."""
+"""`rationales compare`: several methods on one input, or on several images."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, method_rows, source, text_unit
+from rationales.cli.inputs import (
+    check_kind,
+    check_outputs,
+    check_rule,
+    load_model,
+    method_rows,
+    prompt_options,
+    text_unit,
+)
 from rationales.cli.inputs import target as find_target
+from rationales.cli.sources import gather
 from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
 
@@ -34,17 +43,24 @@ def _spans(raw_input: str | tuple[str, str], marks: list[str]) -> tuple[Extents,
 
 @clean_exit
 def compare(
-    text: shared.Text = None,
+    text: Annotated[
+        list[str] | None, Argument(help="The text; '-' or nothing reads standard input. Behind --image: more images.")
+    ] = None,
     methods: Annotated[list[str] | None, shared.methods_option("marc,occlusion; for an image marc,grad-cam")] = None,
     file: shared.File = None,
     image: Annotated[
-        Path | None, Option("--image", "-i", help="An image instead of a text.", show_default=False)
+        list[Path] | None,
+        Option("--image", "-i", help="An image, several, or a folder of them, instead of a text.", show_default=False),
     ] = None,
     pair: Annotated[str | None, Option(help="The second text, for models of text pairs.")] = None,
     model: shared.ModelName = None,
     target: shared.Target = None,
     against: shared.Against = None,
     seed: Annotated[int, Option(help="The same seed gives the same result.")] = 0,
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     unit: shared.UnitOfText = None,
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all methods.")] = None,
@@ -57,13 +73,16 @@ def compare(
         list[str] | None,
         Option("--mark", help="A passage that people marked, as it stands in the text; gets a column. Repeatable."),
     ] = None,
-    html: Annotated[Path | None, Option(help="Write one page with a column for each method.")] = None,
-    png: Annotated[Path | None, Option(help="Write the heat maps and cut-outs of an image as one PNG.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Of many images, the first so many.")] = None,
+    html: Annotated[
+        Path | None, Option(help="Write one page with a column for each method; of several images, a row for each.")
+    ] = None,
+    png: Annotated[Path | None, Option(help="Write images × methods as one PNG.")] = None,
     as_json: shared.Json = False,
     device: shared.Device = None,
     trust_remote_code: shared.Trust = False,
 ) -> None:
-    """Explain one input with several methods, side by side, and say how far they agree.
+    """Explain one input, or several images, with several methods side by side, and say how far they agree.
 
     [bold]Examples[/bold]
 
@@ -76,20 +95,25 @@ def compare(
       rationales compare --file review.txt --methods loo-empty,input-marginalization --mark "not worth the money"
 
       rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
+
+      rationales compare --image cat.jpg dog.jpg --methods marc,grad-cam,occlusion --png grid.png
     """
-    check_outputs(file or image, html, png)
-    if png is not None and image is None:
+    files, images = [file] if file is not None else [], image or []
+    check_outputs([*files, *images], html, png)
+    if png is not None and not images:
         raise OptionError("--png is for images; texts are compared by --html")
     check_rule(threshold, share, top)
-    rows = method_rows(methods or ["marc,grad-cam" if image else "marc,occlusion"])
+    rows = method_rows(methods or ["marc,grad-cam" if images else "marc,occlusion"])
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
-    raw_input = source(text, file, image, None, pair, "compare")
-    kind = "image" if image is not None else "text"
+    sources = gather(text or [], files, images, [], pair, None, limit, command="compare")
+    kind = sources.kind
+    if sources.several and kind == "text":
+        raise OptionError("compare takes one text; for a table of texts there is 'rationales evaluate'")
     if marks and kind == "image":
         raise OptionError("--mark is for texts")
-    spans = _spans(raw_input, marks) if marks else None
-    text_units = text_unit(unit, kind)
+    spans = _spans(sources.inputs[0], marks) if marks else None
+    text_units, of_prompt = text_unit(unit, kind), prompt_options(labels, template, continuations, prompt)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
 
@@ -100,13 +124,14 @@ def compare(
         resolve_entries(rows, smooth, kind, shape)  # reports unknown names and options before anything is loaded
         import rationales
 
-        load_options = {"device": device, "unit": text_units, "baseline": baseline}
+        load_options = {"device": device, "unit": text_units, "baseline": baseline} | of_prompt
         explained = load_model(model, kind, **load_options, trust_remote_code=trust_remote_code)
         check_kind(explained, kind)
-    with progress(f"explaining with {len(rows)} methods") as report:
-        comparison = rationales.compare(
+    count = f"{len(sources.inputs):,} images " if sources.several else ""
+    with progress(f"explaining {count}with {len(rows)} methods") as report:
+        compared: Any = rationales.compare(
             explained,
-            raw_input,
+            sources.raw_inputs,
             rows,
             smooth=smooth,
             shape=shape,
@@ -119,19 +144,24 @@ def compare(
             threshold=threshold,
             share=share,
             top=top,
-            curve=html is not None or kind == "text",
-            names=next((path.name for path in (file, image) if path is not None), None),
+            curve=html is not None or png is not None or kind == "text",
+            names=sources.titles,
             progress=report,
         )
-    if html is not None:
-        comparison.to_html(html)
+    comparisons = compared if sources.several else [compared]
+    if html is not None and sources.several:
+        rationales.picture_grid(comparisons, html)
+    elif html is not None:
+        compared.to_html(html)
     if png is not None:
-        comparison.to_png(png)
+        rationales.picture_grid(comparisons, png)
     if as_json:
-        typer.echo(json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False))
+        for comparison in comparisons:
+            typer.echo(json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False))
         return
     from rationales.report.terminal.comparison import show_comparison
 
-    show_comparison(comparison.rationales, comparison.titles)
+    for comparison in comparisons:
+        show_comparison(comparison.rationales, comparison.titles)
     for path in filter(None, (html, png)):
         typer.echo(f"wrote {path}", err=True)

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_outputs, method_rows, options
+from rationales.cli.inputs import check_outputs, method_rows, options, prompt_options
 from rationales.cli.streams import import_torch, prepare_libraries
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ def run(
     model: shared.ModelName = None,
     target: shared.Target = None,
     seed: Annotated[int, Option(help="The same seed gives the same results.")] = 0,
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     unit: shared.Unit = "word",
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units.")] = None,
@@ -97,6 +101,7 @@ def run(
     """
     rows = method_rows(methods or ["marc"])
     option_values = options(settings or [])
+    of_prompt = prompt_options(labels, template, continuations, prompt)
     check_outputs(None, log)
     prepare_libraries()
     from rationales.report.terminal.progress import waiting
@@ -128,6 +133,7 @@ def run(
             baseline=baseline,
             device=device,
             trust_remote_code=trust_remote_code,
+            prompt=of_prompt,
             engine=engine,
             address=address,
             gpus_per_worker=gpus_per_worker,
@@ -154,11 +160,20 @@ def _summary_text(summary: Any) -> str:
         lines.append(f"failed: {reasons}; see {summary.folder / 'errors.jsonl'}")
     if summary.shards_now:
         speed = f"{summary.records_per_second:,.1f} records and {summary.units_per_second:,.0f} scores a second"
-        lines.append(f"{summary.shards_now} of {summary.shards} shards in {_clock(summary.seconds)}, {speed}")
+        lines.append(f"{summary.shards_now} of {_shards(summary.shards)} in {_clock(summary.seconds)}, {speed}")
     else:
-        lines.append(f"all {summary.shards} shards were there; nothing was to be done")
-    lines.append(f"wrote {summary.folder} ({summary.bytes / 1e6:,.1f} MB, {summary.rows:,} rows)")
+        lines.append(f"{_shards(summary.shards)} finished before; nothing was to be done")
+    verb = "wrote" if summary.shards_now else "results in"
+    lines.append(f"{verb} {summary.folder} ({_size(summary.bytes)}, {summary.rows:,} rows)")
     return "\n".join(lines)
+
+
+def _shards(count: int) -> str:
+    return f"{count:,} {'shard' if count == 1 else 'shards'}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} KB"
 
 
 @contextmanager

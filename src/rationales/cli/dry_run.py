@@ -40,7 +40,8 @@ def dry_run(
     network: Annotated[
         str | None,
         Option(
-            help="The network to train: small-resnet, resnet34, small-vit; for texts transformer, bilstm, bert.",
+            help="The network to train: small-resnet, resnet34, small-vit; for texts transformer, bilstm, bert, or a "
+            "language model to tune (smollm2, a folder).",
             show_default="small-resnet; for texts transformer",
         ),
     ] = None,

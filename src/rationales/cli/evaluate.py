@@ -15,8 +15,22 @@ from rationales.cli.evaluation_options import (
     show_tables,
     with_filler,
 )
-from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options
-from rationales.cli.shared import Cache, Device, Folder, Json, ModelName, NoCache, Shape, Trust, methods_option
+from rationales.cli.inputs import listed, load_model, made_folder, method_rows, options, prompt_options
+from rationales.cli.shared import (
+    Cache,
+    Continuations,
+    Device,
+    Folder,
+    Json,
+    Labels,
+    ModelName,
+    NoCache,
+    Prompt,
+    Shape,
+    Template,
+    Trust,
+    methods_option,
+)
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
 
@@ -61,6 +75,10 @@ def evaluate(
     split: Annotated[str | None, Option(help="train, val or test; else the set's own for evaluation.")] = None,
     folder: Folder = None,
     model: ModelName = None,
+    labels: Labels = None,
+    template: Template = None,
+    continuations: Continuations = None,
+    prompt: Prompt = None,
     limit: Annotated[int | None, Option(help="So many examples, evenly spread over the data.")] = None,
     text_column: Annotated[str | None, Option(help="The column or field of the texts; else text.")] = None,
     label_column: Annotated[str | None, Option(help="The column or field of the labels; else label.")] = None,
@@ -110,6 +128,7 @@ def evaluate(
     rows = with_filler(method_rows(methods), filler)
     if cache is not None and no_cache:
         raise OptionError("give --cache or --no-cache, not both")
+    of_prompt = prompt_options(labels, template, continuations, prompt)
     made_folder(out)
     prepare_libraries()
     from rationales.data import read_data
@@ -139,7 +158,7 @@ def evaluate(
         import rationales
 
         options_of_model = {"device": device, "baseline": baseline, "trust_remote_code": trust_remote_code}
-        loaded_model = load_model(model, kind, **options_of_model)
+        loaded_model = load_model(model, kind, **options_of_model, **of_prompt)
     shared_options: dict[str, Any] = {
         "smooth": smooth,
         "seed": seed,

@@ -9,16 +9,20 @@ import typer
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, options, text_unit
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, options, prompt_options, text_unit
 from rationales.cli.inputs import target as find_target
 from rationales.cli.shared import (
     Against,
+    Continuations,
     Device,
+    Labels,
     ModelName,
+    Prompt,
     Shape,
     Share,
     Snap,
     Target,
+    Template,
     Threshold,
     Top,
     Trust,
@@ -58,12 +62,17 @@ def explain(
     target: Target = None,
     against: Against = None,
     seed: Annotated[int, Option(help="The same seed gives the same result.")] = 0,
+    labels: Labels = None,
+    template: Template = None,
+    continuations: Continuations = None,
+    prompt: Prompt = None,
     unit: UnitOfText = None,
     baseline: Annotated[
         str | None,
         Option(
             help="What a replaced unit becomes: pad, mask, unk, zero, mean or a word; for images black, white, mean, "
-            "noise, blur-N or a file, several with commas; for sounds silence, noise, blur-N."
+            "noise, blur-N or a file, several with commas; for an image with a text both ('mask; black'); for sounds "
+            "silence, noise, blur-N."
         ),
     ] = None,
     fit: Annotated[
@@ -134,7 +143,13 @@ def explain(
 
       rationales explain --image cat.jpg --html why.html --png why.png
 
+      rationales explain "a red circle above a blue square" --image shapes.png --model ./match --png why.png
+
       rationales explain --audio voice.wav --model silero-vad
+
+      rationales explain --file review.txt --model smollm2 --labels positive,negative --template prompt.txt
+
+      rationales explain "I have two kittens. My pets are" --model smollm2 --continuations cats,dogs
     """
     files, images, sounds = file or [], image or [], audio or []
     figures = figure or []
@@ -153,7 +168,7 @@ def explain(
         raise OptionError("--png is for images and sounds; a text is shown by --html")
     if candidates is not None and (sources.several or sources.kind != "text" or as_json):
         raise OptionError("--candidates is for one text, in the terminal and on the page; leave --json out")
-    text_units = text_unit(unit, sources.kind)
+    text_units, of_prompt = text_unit(unit, sources.kind), prompt_options(labels, template, continuations, prompt)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
 
@@ -166,7 +181,7 @@ def explain(
         build(method, dict(chosen), sources.kind)  # reports unknown names and options before a model is loaded
         check_shape(shape, sources.kind)
         load_options = {"device": device, "unit": text_units, "baseline": baseline, "fit": fit}
-        explained = load_model(model, sources.kind, **load_options, trust_remote_code=trust_remote_code)
+        explained = load_model(model, sources.kind, **load_options, **of_prompt, trust_remote_code=trust_remote_code)
         check_kind(explained, sources.kind)
     count = f"{len(sources.inputs):,} inputs " if sources.several else ""
     with progress(f"explaining {count}with {method}") as report:
@@ -184,7 +199,7 @@ def explain(
             threshold=threshold,
             share=share,
             top=top,
-            curve=html is not None,
+            curve=html is not None and sources.kind != "image-text",
             names=sources.titles,
             progress=report,
         )

@@ -12,7 +12,11 @@ from typing import Any
 from rationales.errors import InputError, OptionError
 from rationales.files import decode, read_text
 
-_UNITS = {"image": "an image are its pixels", "audio": "a sound are its frames"}
+_UNITS = {
+    "image": "an image are its pixels",
+    "image-text": "an image with a text are pixels and words",
+    "audio": "a sound are its frames",
+}
 
 
 def check_outputs(sources: Path | Sequence[Path] | None, *outputs: Path | None) -> None:
@@ -45,7 +49,32 @@ def load_model(name: str | None, kind: str, **options: Any) -> Any:
     import rationales
     from rationales.models.kinds import kind_named
 
-    return rationales.load(name or kind_named(kind).default_model, **options)
+    name = name or kind_named(kind).default_model
+    if not name:
+        raise OptionError("give an image or a text, not both; a model that reads both is given with --model")
+    return rationales.load(name, **options)
+
+
+PROMPT_SWITCHES = ("chat", "calibrated", "length-normalised", "explain-prompt")
+
+
+def prompt_options(
+    labels: str | None, template: str | None, continuations: str | None, switches: list[str] | None
+) -> dict[str, Any]:
+    """The options of `rationales.load` for a language model that --labels, --template, ... name; else none."""
+    requested: dict[str, Any] = {}
+    for name, words in (("labels", labels), ("continuations", continuations)):
+        if words is not None:
+            requested[name] = [word.strip() for word in words.split(",")]
+    if template is not None:
+        from rationales.models.prompt.template import as_template
+
+        requested["template"] = as_template(template).text
+    for switch in listed(switches):
+        if switch not in PROMPT_SWITCHES:
+            raise OptionError(f"--prompt takes {', '.join(PROMPT_SWITCHES)}, not {switch!r}")
+        requested[switch.replace("-", "_")] = True
+    return requested
 
 
 def check_kind(model: Any, input_kind: str) -> None:
@@ -55,6 +84,10 @@ def check_kind(model: Any, input_kind: str) -> None:
     expected, noun = kind_named(model.kind).noun, kind_named(input_kind).noun
     if expected == noun:
         return
+    if model.kind == "image-text":
+        raise OptionError(f"{model.name} reads an image with a text; give both, as in: 'a red bus' --image photo.jpg")
+    if input_kind == "image-text":
+        raise OptionError(f"{model.name} is a model of {expected}s; give a text or --image, not both")
     if input_kind == "text":
         flag = "--image" if model.kind == "image" else "--audio"
         raise OptionError(f"{model.name} is a model of {expected}s, so give {flag}")

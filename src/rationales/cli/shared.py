@@ -41,6 +41,22 @@ Baseline = Annotated[str | None, Option(help="What a replaced unit becomes: pad,
 Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1, mps.")]
 Trust = Annotated[bool, Option("--trust-remote-code", help="Run code that a model brings along; only if you trust it.")]
+Labels = Annotated[
+    str | None,
+    Option(help="Of a language model: the words that it chooses from, separated by commas.", metavar="A,B"),
+]
+Template = Annotated[
+    str | None,
+    Option(help="Of a language model: the prompt, with {text} where the text goes, or a file that holds it."),
+]
+Continuations = Annotated[
+    str | None,
+    Option(help="Explain why a prompt, the text, goes on by one of these words and not another.", metavar="A,B"),
+]
+Prompt = Annotated[
+    list[str] | None,
+    Option(help="Of a language model, any of: chat, calibrated, length-normalised, explain-prompt.", metavar="A,B"),
+]
 Cache = Annotated[Path | None, Option("--cache", help="Where scores are kept, so that a stopped table goes on.")]
 NoCache = Annotated[bool, Option("--no-cache", help="Keep no scores.")]
 

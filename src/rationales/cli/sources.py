@@ -21,7 +21,7 @@ Named = tuple[Any, str | None]  # an input, and what to call it
 class Sources:
     """Inputs of one kind. `several`: a list in, a list out, even where it holds one input only."""
 
-    kind: str  # text, image or audio
+    kind: str  # text, image, image-text or audio
     inputs: list[Any]
     names: list[str | None]
     several: bool
@@ -47,12 +47,16 @@ def gather(
     pair: str | None,
     text_column: str | None = None,
     limit: int | None = None,
+    *,
+    command: str = "explain",
 ) -> Sources:
     """The inputs that a command line names. Behind --file, --image or --audio further arguments are further paths."""
     kinds = [kind for kind, paths in (("text", files), ("image", images), ("audio", sounds)) if paths]
     paths = [*files, *images, *sounds]
     if len(kinds) == 1 and arguments and all(Path(argument).exists() for argument in arguments):
         paths, arguments = [*paths, *map(Path, arguments)], []
+    if kinds == ["image"] and len(images) == 1 and (arguments or pair is not None):
+        return _captioned(images[0], arguments, pair)
     if len(kinds) > 1 or (kinds and arguments):
         if kinds == ["text"]:
             raise OptionError("give a text or --file, not both")
@@ -72,8 +76,19 @@ def gather(
     path = paths[0] if paths else None
     by_kind = {name: path if kind == name else None for name in ("text", "image", "audio")}
     text = arguments[0] if arguments else None
-    raw_input = source(text, by_kind["text"], by_kind["image"], by_kind["audio"], pair)
+    raw_input = source(text, by_kind["text"], by_kind["image"], by_kind["audio"], pair, command)
     return Sources(kind, [raw_input], [path.name if path else None], several=False)
+
+
+def _captioned(path: Path, arguments: Sequence[str], pair: str | None) -> Sources:
+    """An image with its text, for a model that reads both."""
+    if pair is not None:
+        raise OptionError("--pair is a second text; the text that belongs to an image is the argument itself")
+    if len(arguments) > 1:
+        raise OptionError(f"one text is expected beside --image, not {len(arguments)}: put quotation marks around it")
+    image = source(None, None, path, None, None)
+    text = source(arguments[0], None, None, None, None)
+    return Sources("image-text", [(image, text)], [path.name], several=False)
 
 
 def _many(kind: str, paths: Sequence[Path], column: str, limit: int | None) -> Sources:

@@ -11,7 +11,16 @@ from typer import Argument, Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, listed, load_model, method_rows, options
+from rationales.cli.inputs import (
+    check_kind,
+    check_outputs,
+    check_rule,
+    listed,
+    load_model,
+    method_rows,
+    options,
+    prompt_options,
+)
 from rationales.cli.sources import gather
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import OptionError
@@ -58,6 +67,10 @@ def stability(
             show_default="those that the model could use",
         ),
     ] = None,
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all methods.")] = None,
     threshold: shared.Threshold = None,
@@ -87,7 +100,7 @@ def stability(
     rows = _rows(methods, settings or [], preset)
     seed_numbers = [_number(text, int, "--seeds") for text in listed(seeds)]
     rates = [_number(text, float, "--learning-rates") for text in listed(learning_rates)]
-    baseline_names = listed(baselines)
+    baseline_names, of_prompt = listed(baselines), prompt_options(labels, template, continuations, prompt)
     check_rule(threshold, share, top)
     check_outputs(inputs or None, html, save)
     if (data is None) == (not inputs):
@@ -103,7 +116,7 @@ def stability(
         import rationales
 
         load_options = {"device": device, "baseline": baseline, "trust_remote_code": trust_remote_code}
-        loaded_model = load_model(model, kind, **load_options)
+        loaded_model = load_model(model, kind, **load_options, **of_prompt)
         check_kind(loaded_model, kind)
     requested: dict[str, Any] = {"seeds": seed_numbers} if seed_numbers else {}
     if rates:

@@ -11,9 +11,10 @@ import typer
 from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, options
-from rationales.cli.shared import Baseline, Device, Folder, Trust, Unit
+from rationales.cli.inputs import check_kind, check_outputs, options, prompt_options
+from rationales.cli.shared import Baseline, Continuations, Device, Folder, Labels, Prompt, Template, Trust, Unit
 from rationales.cli.streams import prepare_libraries
+from rationales.cli.train_picture_masker import DEFAULT_IMAGE_MODEL, ImageRun, train_on_images
 from rationales.errors import DataError, OptionError
 
 UNLIMITED_STEPS = 10**9  # where --minutes ends the training
@@ -26,11 +27,25 @@ if TYPE_CHECKING:
 
 @clean_exit
 def train_masker(
-    model: Annotated[str, Argument(help="A Hugging Face id, a folder, or a name from 'rationales models'.")],
-    data: Annotated[
-        str, Argument(help="A data set by name, or a file of texts (CSV, TSV, JSON lines); labels are not used.")
-    ],
     out: Annotated[Path, Option("--out", "-o", help="File to write the masker to (safetensors).")],
+    model: Annotated[
+        str | None,
+        Argument(help="A Hugging Face id, a folder, or a name from 'rationales models'.", show_default=False),
+    ] = None,
+    data: Annotated[
+        str | None,
+        Argument(
+            help="A data set by name, or a file of texts (CSV, TSV, JSON lines); labels are not used.",
+            show_default=False,
+        ),
+    ] = None,
+    images: Annotated[
+        Path | None, Option(help="Folder of images, in place of DATA: train a masker for an image model.")
+    ] = None,
+    image_model: Annotated[
+        str | None,
+        Option("--model", "-m", help="With --images: the image model, as in MODEL.", show_default="efficientnet-lite0"),
+    ] = None,
     kind: Annotated[str, Option(help="marc: for marc-instant; aml: for aml-pretrained and aml-finetuned.")] = "marc",
     metric: Annotated[
         str | None,
@@ -56,15 +71,20 @@ def train_masker(
         list[str] | None,
         Option("--train", help="Training setting: inputs, learning_rate, layers, trials, ...", metavar="NAME=VALUE"),
     ] = None,
+    labels: Labels = None,
+    template: Template = None,
+    continuations: Continuations = None,
+    prompt: Prompt = None,
     unit: Unit = "word",
     baseline: Baseline = None,
     half: Annotated[bool, Option("--half", help="Store the weights in half precision.")] = False,
     device: Device = None,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Train a masker on texts without labels, which then explains the model in one pass.
+    """Train a masker on texts or images without labels, which then explains the model in one pass.
 
-    An AML training that was interrupted goes on from OUT.progress when the same command is given again.
+    An AML training, or one on images, that was interrupted goes on from OUT.progress when the same command is given
+    again.
 
     [bold]Examples[/bold]
 
@@ -74,14 +94,25 @@ def train_masker(
 
       rationales explain --file review.txt --model ./my-model --method marc-instant --set masker=masker.safetensors
 
+      rationales train-masker --images photos/ --model efficientnet-lite0 --out masker.safetensors --minutes 60
+
       rationales train-masker ./my-model my-texts.jsonl --kind aml --metric sufficiency --out aml.safetensors
     """
     check_outputs(None, out)
+    of_prompt = prompt_options(labels, template, continuations, prompt)
     _check_kind_options(kind, {"--metric": metric, "--backbone": backbone}, {"--steps": steps})
     objective_options, train_options = options(settings or []), options(training or [], "--train")
     if minutes is not None:
         train_options = ({"steps": UNLIMITED_STEPS} if kind == "marc" else {}) | train_options | {"minutes": minutes}
     train_options |= {} if steps is None else {"steps": steps}
+    if images is not None:
+        _check_image_options(kind, data, model, image_model, {"--split": split, "--folder": folder}, unit)
+        name = image_model or model or DEFAULT_IMAGE_MODEL
+        settings_of_run = ImageRun(name, images, out, limit, seed, baseline, half, device, trust_remote_code)
+        train_on_images(settings_of_run, objective_options, train_options)
+        return
+    if model is None or data is None or image_model is not None:
+        raise OptionError("give MODEL and DATA for texts, or --images FOLDER --model MODEL for images")
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
 
@@ -95,7 +126,7 @@ def train_masker(
             train_options |= {} if metric is None else {"metric": metric}
         train_one = (_marc_training if kind == "marc" else _aml_training)(objective_options, train_options, seed)
         text_model = rationales.load(
-            model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code
+            model, device=device, unit=unit, baseline=baseline, trust_remote_code=trust_remote_code, **of_prompt
         )
         check_kind(text_model, "text")
         if not isinstance(text_model, TextModel):
@@ -104,6 +135,26 @@ def train_masker(
         masker, summary = train_one(text_model, texts, report, out, backbone or "own", data)
     masker.save(out, half)
     typer.echo(f"wrote {out} ({out.stat().st_size / 2**20:.1f} MB, {summary})", err=True)
+
+
+def _check_image_options(
+    kind: str,
+    data: str | None,
+    model: str | None,
+    image_model: str | None,
+    of_texts: dict[str, Any],
+    unit: str,
+) -> None:
+    """Raise an OptionError for options that do not go together with --images."""
+    if kind != "marc":
+        raise OptionError(f"--kind {kind} trains on texts; leave --images out")
+    if data is not None or (model is not None and image_model is not None):
+        raise OptionError("with --images give no DATA, and the model once: --images FOLDER --model MODEL")
+    for name, value in of_texts.items():
+        if value is not None:
+            raise OptionError(f"{name} is for texts; leave it out with --images")
+    if unit != "word":
+        raise OptionError("--unit is for texts; leave it out with --images")
 
 
 Training = Callable[["TextModel", list[Any], Callable[[float], None] | None, Path, str, str], tuple[Any, str]]

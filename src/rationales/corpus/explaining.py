@@ -47,13 +47,14 @@ class ModelSource:
     unit: str = "word"
     baseline: str | None = None
     trust_remote_code: bool = False
+    prompt: tuple[tuple[str, Any], ...] = ()  # further options of `load`, for a language model
 
     def load(self) -> Model:
         """The model; a model of another kind than the input is refused."""
-        options = {name: value for name, value in asdict(self).items() if name not in ("name", "kind")}
+        options = {name: value for name, value in asdict(self).items() if name not in ("name", "kind", "prompt")}
         if self.kind != "text":
             del options["unit"]
-        model: Model = load(self.name or kind_named(self.kind).default_model, **options)
+        model: Model = load(self.name or kind_named(self.kind).default_model, **options, **dict(self.prompt))
         check_kind(model, self.kind)
         return model
 

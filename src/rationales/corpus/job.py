@@ -79,6 +79,7 @@ def run(
     baseline: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
+    prompt: Mapping[str, Any] | None = None,
     engine: str = "local",
     address: str | None = None,
     workers: int = 1,
@@ -96,6 +97,7 @@ def run(
     input. `model`: a name, id or folder; with one worker also a loaded model. `methods`: names, method objects, or
     mappings with `name`, `options`, `smooth` and `title`; `options` go to every method that has them. `where`:
     conditions "column=value" or "column!=value"; `sample`: a share of the records; `limit`: the first so many.
+    `prompt`: further options of `rationales.load` for a language model given by name: labels, template, chat, ...
     `device`: several, with commas, are given to the workers in turn; "cuda" with several workers means every GPU of the
     machine. `engine`: "local", or "ray" with the `address` of a cluster (HOST:PORT or "auto"; none: RAY_ADDRESS, or a
     local instance), where each worker has `gpus_per_worker` GPUs if the device is "cuda". `workers`: processes, with
@@ -132,7 +134,8 @@ def run(
         address=address,
         pinned_threads=pinned_threads,
     )
-    model_source = ModelSource(_name(model), source.kind, worker_options.devices[0], unit, baseline, trust_remote_code)
+    first_device, further = worker_options.devices[0], tuple(sorted((prompt or {}).items()))
+    model_source = ModelSource(_name(model), source.kind, first_device, unit, baseline, trust_remote_code, further)
     with ExitStack() as stack:
         stack.enter_context(folder_lock(folder))
         manifest = None if restart else load_manifest(folder)
@@ -280,7 +283,7 @@ def _prepared_folder(folder: Path) -> Path:
             f"{folder} holds other files ({foreign[0]}, …) and no manifest; give a new or an empty folder"
         )
     if not os.access(folder, os.W_OK):
-        raise StorageError(f"cannot write into {folder}: no permission")
+        raise StorageError(f"cannot write into {folder}: no permission, or it is read-only")
     return folder
 
 

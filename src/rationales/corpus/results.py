@@ -97,9 +97,15 @@ class CorpusResults:
         return enlarged(rationale, row)
 
     def _error(self, identifier: str) -> dict[str, Any] | None:
-        keys = (identifier, identifier.removeprefix("#"))
-        return next((error for error in self.errors() if error["id"] == keys[0] or str(error["position"]) == keys[1]),
-                    None)  # fmt: skip
+        """The error of the record with this id; else of that at this position, if it has no id or # says so."""
+        at_position: dict[str, Any] | None = None
+        for error in self.errors():
+            if error["id"] == identifier:
+                return error
+            number = f"#{error['position']}"
+            if identifier == number or (error["id"] is None and f"#{identifier}" == number):
+                at_position = at_position or error
+        return at_position
 
 
 def open_results(folder: str | os.PathLike[str]) -> CorpusResults:

@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
+from rationales.errors import OptionError
 from rationales.evaluation.agreement.human_marks import PEOPLE, HumanMarks
 from rationales.evaluation.collecting import progress_of_step
 from rationales.evaluation.entries import MethodEntry, ResolvedEntry, resolve_entries
@@ -21,6 +22,8 @@ from rationales.models.model import Model
 from rationales.pipeline.explain import explain
 from rationales.rationale import Rationale
 from rationales.rendering import render
+
+Methods = Sequence[str | Method | Mapping[str, Any] | MethodEntry]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +53,33 @@ class MethodComparison:
         return page if path is None else write_text(path, page)
 
     def to_png(self, path: str | os.PathLike[str]) -> Path:
-        """Write the heat maps and cut-outs of an image by all methods as one PNG."""
-        written: Path = render("comparison-png", self.rationales, self.titles, path)
+        """Write the heat maps and cut-outs of an image by all methods as one PNG; several: `picture_grid`."""
+        written: Path = render("comparison-png", [self.rationales], self.titles, path, cutouts=True)
         return written
 
     def __str__(self) -> str:
         return str(render("comparison-text", self.rationales, self.titles))
 
 
+@overload
+def compare(
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
+    raw_input: list[Any],
+    methods: Methods = ...,
+    *,
+    smooth: float | None = None,
+    shape: str | None = None,
+    marks: None = None,
+    progress: Callable[[float], None] | None = None,
+    **options: Any,
+) -> list[MethodComparison]: ...
+
+
+@overload
 def compare(
     model: Model | str | os.PathLike[str] | tuple[Any, Any],
     raw_input: Any,
-    methods: Sequence[str | Method | Mapping[str, Any] | MethodEntry] = ("marc", "occlusion"),
+    methods: Methods = ...,
     *,
     smooth: float | None = None,
     shape: str | None = None,
@@ -69,8 +87,22 @@ def compare(
     pair_marks: Sequence[tuple[int, int]] = (),
     progress: Callable[[float], None] | None = None,
     **options: Any,
-) -> MethodComparison:
-    """Explain one input with several methods.
+) -> MethodComparison: ...
+
+
+def compare(
+    model: Model | str | os.PathLike[str] | tuple[Any, Any],
+    raw_input: Any,
+    methods: Methods = ("marc", "occlusion"),
+    *,
+    smooth: float | None = None,
+    shape: str | None = None,
+    marks: Sequence[tuple[int, int]] | None = None,
+    pair_marks: Sequence[tuple[int, int]] = (),
+    progress: Callable[[float], None] | None = None,
+    **options: Any,
+) -> MethodComparison | list[MethodComparison]:
+    """Explain one input with several methods; a list in, a list out.
 
     `methods`: as for `evaluate`, but no row of random scores is added. `smooth` and `shape`: for every method that sets
     none. `marks`, `pair_marks`: what people marked, as (start, end) in characters (`Example.spans`, `pair_spans`); they
@@ -80,14 +112,19 @@ def compare(
     model = as_model(model)
     entries = resolve_entries(methods, smooth, model.kind, shape)[: len(methods)]
     if marks is not None:
+        if isinstance(raw_input, list):
+            raise OptionError("marks are of one input; compare the inputs one by one, or use evaluate")
         people = HumanMarks(tuple(map(tuple, marks)), tuple(map(tuple, pair_marks)))  # type: ignore[arg-type]
         entries.insert(0, ResolvedEntry(PEOPLE, people, None, "none"))
-    options.setdefault("plain_baseline", not any(entry.method.uses_baselines for entry in entries))
-    rationales = []
+    options.setdefault("plain_baseline", not any(entry.method.depends_on_baselines() for entry in entries))
+    explained: list[Any] = []  # by each method, the rationale or the rationales
     for number, entry in enumerate(entries):
         report = progress_of_step(progress, number, len(entries))
         settings = {"method": entry.method, "smooth": entry.smooth, "shape": entry.shape, **options}
         if isinstance(entry.method, HumanMarks):
             settings |= {"threshold": 0.5, "share": None, "top": None, "snap": False}
-        rationales.append(explain(model, raw_input, progress=report, **settings))
-    return MethodComparison(tuple(entry.title for entry in entries), tuple(rationales))
+        explained.append(explain(model, raw_input, progress=report, **settings))
+    titles = tuple(entry.title for entry in entries)
+    if isinstance(raw_input, list):
+        return [MethodComparison(titles, rationales) for rationales in zip(*explained, strict=True)]
+    return MethodComparison(titles, tuple(explained))

@@ -25,9 +25,10 @@ from rationales.evaluation.collecting import (
 from rationales.evaluation.entries import ResolvedEntry
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves, concatenate_curves
 from rationales.evaluation.faithfulness.measure import DEFAULT_INPUTS_AT_ONCE, INPUTS_AT_ONCE, required_filler
+from rationales.evaluation.faithfulness.removal import protocol_for
 from rationales.evaluation.metric_values import MetricInputs, compute_metrics, default_selection
 from rationales.evaluation.metrics import Metric, explain_missing, select_metrics
-from rationales.evaluation.protocols import Protocol, find_protocol
+from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
@@ -187,7 +188,7 @@ def prepare_evaluation(
 
     `coarse`: on a GPU, what needs no gradients runs on a copy of the model in half precision (11 bits).
     """
-    resolved = find_protocol(protocol, model.kind)
+    resolved = protocol_for(protocol, model)
     example_list = list(examples)
     names = _check_examples(example_list, resolved, model)
     gold = [gold_words(example) if model.kind == "text" else None for example in example_list]

@@ -251,6 +251,7 @@ PRESETS: dict[str, Protocol] = {
     for preset in (
         _MARC,
         replace(_MARC, name="marc-images", removal=("blur-10", "black", "mean", "white")),
+        replace(_MARC, name="marc-functions", removal="baseline"),
         Protocol(
             name="eraser-paper",
             removal=DELETE,
@@ -278,6 +279,7 @@ PRESETS: dict[str, Protocol] = {
         ),
     )
 }
+FUNCTION_VARIANTS = {"marc": "marc-functions"}  # a function of texts has no padding token
 _IMAGE_VARIANTS = {"marc": "marc-images"}  # the same recipe with the baselines of the paper's image experiment
 
 

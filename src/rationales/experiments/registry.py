@@ -122,6 +122,12 @@ _GROUND_TRUTH = (
     ("gt-fig6", "Planted pictures: attribution while the model learns", "Figures 6 and 16", _BIRDS),
     ("gt-fig7", "Planted pictures: attribution and visibility", "Figures 7 and 17", _BIRDS),
     ("gt-fig8", "Planted pictures: attribution and the original features", "Figures 8 and 18", _BIRDS),
+    (
+        "gt-border",
+        "Planted pictures: attribution on a white border that tells nothing, while the model learns",
+        "F_N of section 3, for pictures",
+        _BIRDS,
+    ),
     ("gt-table1", "Planted texts: attention on articles that tell the class", "Table 1", _REVIEWS),
     ("gt-fig12", "Planted texts: rationale models, precision and recall", "Figure 12", _REVIEWS),
     ("gt-fig13", "Planted texts: rationale models, articles that tell nothing", "Figure 13", _REVIEWS),
@@ -145,6 +151,30 @@ def _ground_truth(name: str, title: str, figure: str, needs: str) -> Experiment:
     paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
     options = ("runs", "jobs", "validation") if needs == _BIRDS else ("runs", "jobs")
     return Experiment(name, title, paper, needs, rows, run, options)
+
+
+_SINGLE_NETWORKS = (  # name, module, title, figure, needs
+    ("gt-fig3", "fig3", "Bird species: confusion, and the choice of pairs", "Figure 3", _BIRDS),
+    ("gt-fig10", "word_bars", "Planted texts: attention on every word, as bars", "Figures 10 and 11", _REVIEWS),
+)
+
+
+def _single_network(name: str, module: str, title: str, figure: str, needs: str) -> Experiment:
+    """A figure of the same paper that needs one network of each kind, and no repeated runs."""
+
+    def loaded() -> ModuleType:
+        return importlib.import_module(f"rationales.experiments.ground_truth.figures.{module}")
+
+    def run(request: Request) -> ExperimentReport:
+        report: ExperimentReport = loaded().reproduce(request)
+        return report
+
+    def rows() -> Sequence[str]:
+        row_names: Sequence[str] = loaded().names()
+        return row_names
+
+    paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
+    return Experiment(name, title, paper, needs, rows, run)
 
 
 _PHAM = "Pham et al., Double Trouble: How to not Explain a Text Classifier's Decisions Using Counterfactuals"
@@ -183,6 +213,12 @@ def _input_marginalization(name: str, title: str, where: str, data: str) -> Expe
 _AML_DATA = "the data sets sst-2, rotten-tomatoes, imdb and emotion in one folder (--data)"
 _AML = (
     ("aml-table1", "Faithfulness of twelve methods on four data sets and three encoders", "Table 1", _AML_DATA),
+    (
+        "aml-table2",
+        "Faithfulness on a language model that classifies four data sets by a prompt",
+        "Table 2",
+        f"{_AML_DATA}; the language model smollm2 (the extra llm)",
+    ),
     ("aml-table3", "Agreement with people", "Table 3", "the data sets sst-2, sst and eraser-movies (--data)"),
     ("aml-table4", "Ablations of AML's loss", "Table 4", "the data set emotion (--data)"),
     ("aml-table5", "Seconds and passes per example", "Table 5", "the data sets sst-2 and imdb (--data)"),
@@ -208,6 +244,18 @@ def _aml(name: str, title: str, number: str, needs: str) -> Experiment:
     return Experiment(
         name, title, paper, f"{needs}; the encoders in zoo/ and the MiniLM package", rows, run, ("model",)
     )
+
+
+def _multimodal_plants(request: Request) -> ExperimentReport:
+    from rationales.experiments.multimodal.plants import reproduce
+
+    return reproduce(request)
+
+
+def _multimodal_rows() -> Sequence[str]:
+    from rationales.experiments.multimodal.plants import names
+
+    return names()
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -247,6 +295,15 @@ EXPERIMENTS: dict[str, Experiment] = {
             accepted_options=("model",),
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
+        *(_single_network(*entry) for entry in _SINGLE_NETWORKS),
+        Experiment(
+            name="multimodal-plants",
+            title="Planted pictures with captions: a cause in the words, in the picture, in both",
+            paper="ours, after Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?",
+            needs="nothing: the pictures are drawn and the networks trained, in a few minutes on a CPU",
+            rows=_multimodal_rows,
+            run=_multimodal_plants,
+        ),
         *(_input_marginalization(*entry) for entry in _INPUT_MARGINALIZATION),
         *(_aml(*entry) for entry in _AML),
     )

@@ -13,8 +13,8 @@ from rationales.errors import ModelError
 from rationales.groundtruth.encoded_examples import MEAN, STD, EncodedExamples
 from rationales.methods import Attribution, Method
 from rationales.methods.method import Progress
-from rationales.methods.support.feature_maps import watch_outputs
 from rationales.models.batch import Batch
+from rationales.models.image.feature_maps import watch_outputs
 from rationales.models.image.loading import from_pixels
 from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import Fit

@@ -21,6 +21,7 @@ from rationales.models.batch.execution import frozen
 
 try:
     from captum.attr import Attribution as CaptumAttribution
+    from captum.log import log_usage
 except ImportError:
     raise OptionError("this needs captum, which is not installed: pip install captum") from None
 
@@ -43,6 +44,7 @@ class MaRC(CaptumAttribution):  # type: ignore[misc]  # captum comes without typ
         super().__init__(forward_func)
         self.output, self.layout, self.options = output, layout, options
 
+    @log_usage()  # type: ignore[untyped-decorator]  # captum's NoiseTunnel calls what this wraps
     def attribute(
         self,
         inputs: TensorOrTuple,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import pi, prod
+
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, conv2d, max_pool2d
@@ -9,9 +11,13 @@ from torch.utils.checkpoint import checkpoint
 
 from rationales.masks.grid import grid_field
 from rationales.models.batch import Batch
+from rationales.models.batch.rows import Part, part_weights
 
 BLOCK = 1024  # targets at a time, so that the n x n kernel of a long line is never in memory at once
 MIN_VISIBLE_DEVIATION = 0.02  # standard deviation of the keeps below which a mask has no visible structure
+# Gain of a free word beside pixels: about the sum of the kernels of all cells at one pixel, at the initial sigma (pi
+# times `settings.OVERLAP`), so that one step of the optimiser moves the field of words as far as that of pixels.
+WORD_GAIN = 2.5 * pi
 ENTRIES = 2**26  # kernel entries at a time, where nothing is stored for a backward pass
 
 
@@ -42,41 +48,76 @@ def _field_at_targets(w: Tensor, spread: Tensor, source: Tensor, target: Tensor)
     return torch.einsum("mi,mij->mj", w, kernel)
 
 
-def field(batch: Batch, w: Tensor, sigma: Tensor, power: int, cell: int = 1) -> Tensor:
-    """Field z (M, n) of a batch whose units lie on a line or are the pixels of a grid.
+def field(batch: Batch, w: Tensor, sigma: Tensor, power: int, cell: int = 1, word_field: str = "gaussian") -> Tensor:
+    """Field z (M, n) of a batch whose units lie on a line, are the pixels of a grid, or both in parts.
 
     w, sigma: (M, s), one for each source. On a line every unit is a source; on a grid every cell of `cell` x `cell`
-    pixels has one.
+    pixels has one. Parts do not reach into each other. `word_field`, where words are a part beside pixels: `gaussian`,
+    or `free`, z = w times `WORD_GAIN`.
     """
     real = sources(batch, cell)
-    if batch.grid is None:
-        return line_field(w * real, sigma, batch.rows.position[: batch.masks], power)
-    cells = (batch.masks, *(-(-side // cell) for side in batch.grid))
-    z = grid_field(w.view(cells), sigma.view(cells), power, real.view(cells), cell=cell, size=batch.grid)
-    return z.flatten(1)
+    fields = []
+    for unit_part, where in source_slices(batch, cell):
+        part_w, part_sigma, part_real = w[:, where], sigma[:, where], real[:, where]
+        if unit_part.grid is not None:
+            cells = (batch.masks, *(-(-side // cell) for side in unit_part.grid))
+            grid_w, grid_sigma, grid_real = (values.reshape(cells) for values in (part_w, part_sigma, part_real))
+            z = grid_field(grid_w, grid_sigma, power, grid_real, cell=cell, size=unit_part.grid)
+            fields.append(z.flatten(1))
+        elif len(batch.parts) > 1 and word_field == "free":
+            fields.append(WORD_GAIN * part_w * part_real)
+        else:
+            position = batch.rows.position[: batch.masks, unit_part.units]
+            fields.append(line_field(part_w * part_real, part_sigma, position, power))
+    return fields[0] if len(fields) == 1 else torch.cat(fields, 1)
+
+
+def source_slices(batch: Batch, cell: int = 1) -> list[tuple[Part, slice]]:
+    """Every part with the slice of its sources among the s sources of a mask."""
+    slices, first = [], 0
+    for unit_part in batch.parts:
+        count = unit_part.count if unit_part.grid is None else prod(-(-side // cell) for side in unit_part.grid)
+        slices.append((unit_part, slice(first, first + count)))
+        first += count
+    return slices
 
 
 def sources(batch: Batch, cell: int = 1) -> Tensor:
     """(M, s) booleans: the sources that exist; a cell exists if one of its pixels does."""
     real = batch.rows.real[: batch.masks]
-    if batch.grid is None or cell == 1:
+    if batch.pixel_grid is None or cell == 1:
         return real
-    pixels = real.view(batch.masks, 1, *batch.grid).to(batch.dtype)
-    return max_pool2d(pixels, cell, ceil_mode=True).flatten(1) > 0
+    return torch.cat([_part_sources(real[:, unit_part.units], unit_part.grid, cell) for unit_part in batch.parts], 1)
+
+
+def _part_sources(real: Tensor, grid: tuple[int, int] | None, cell: int) -> Tensor:
+    if grid is None:
+        return real
+    return max_pool2d(real.reshape(len(real), 1, *grid).float(), cell, ceil_mode=True).flatten(1) > 0
+
+
+def source_weights(batch: Batch, cell: int = 1) -> Tensor:
+    """(M, s): weights of the sources in means over sources; all parts of an input weigh the same."""
+    parts = [Part(where.start, where.stop, unit_part.grid) for unit_part, where in source_slices(batch, cell)]
+    return part_weights(sources(batch, cell), parts, batch.dtype)
 
 
 def smooth(scores: Tensor, batch: Batch, width: float) -> Tensor:
-    """(S, n) scores averaged over their neighbours with weights exp(-d^2 / width^2)."""
+    """(S, n) scores averaged over their neighbours in the same part with weights exp(-d^2 / width^2)."""
     real = batch.rows.real
     sigma = torch.full_like(scores, max(width, 1e-3))  # a smaller width changes nothing, and its square could underflow
 
-    def spread(values: Tensor) -> Tensor:
-        if batch.grid is None:
-            return line_field(values, sigma, batch.rows.position, power=2)
-        shape = (len(values), *batch.grid)
-        return grid_field(values.view(shape), sigma.view(shape), power=2).flatten(1)
+    def spread(values: Tensor, unit_part: Part) -> Tensor:
+        part_values, part_sigma = values[:, unit_part.units], sigma[:, unit_part.units]
+        if unit_part.grid is None:
+            return line_field(part_values, part_sigma, batch.rows.position[:, unit_part.units], power=2)
+        shape = (len(values), *unit_part.grid)
+        return grid_field(part_values.reshape(shape), part_sigma.reshape(shape), power=2).flatten(1)
 
-    total, weight = spread(scores * real), spread(real.to(scores.dtype))
+    total, weight = (
+        torch.cat([spread(values, unit_part) for unit_part in batch.parts], 1)
+        for values in (scores * real, real.to(scores.dtype))
+    )
     return torch.where(real, total / weight.clamp(min=1e-12), torch.zeros_like(scores))
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rationales.masks.bounded_field import area_term, cell_terms
-from rationales.masks.field import sources
+from rationales.masks.field import source_weights
 from rationales.masks.grid import neighbour_difference
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
@@ -56,7 +56,7 @@ def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
         inverse_softness = 1 / (softness * deviation)[group][:, None]
         constant_values = torch.where(real, values, 0.0)
         kept = torch.sigmoid((constant_values - q[group][:, None]) * inverse_softness)
-        derivative = kept * (1 - kept) * real
+        derivative = kept * (1 - kept) * batch.unit_weights()
         derivative_share = derivative / _sum_by_group(derivative, group, len(level)).clamp(min=1e-12)[group][:, None]
     # implicit derivative of q: units at the edge of the mask move it
     q_with_gradient = q + _sum_by_group(derivative_share * (values - constant_values) * real, group, len(level))
@@ -66,12 +66,13 @@ def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
 def edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tensor, Tensor]:
     """(..., groups) levels -> q of the same shape, and (groups,) the standard deviation of z over the input's units."""
     group, real = row_groups(batch), batch.rows.real
+    weights = batch.unit_weights().to(z.dtype)
     groups = level.shape[-1]
-    count = _sum_by_group(real.to(z.dtype), group, groups)
+    count = _sum_by_group(weights, group, groups)
     values = z[batch.rows.mask]
     real_values = torch.where(real, values, 0.0)
-    mean = _sum_by_group(real_values, group, groups) / count
-    squares = torch.where(real, (real_values - mean[group][:, None]).square(), 0.0)
+    mean = _sum_by_group(weights * real_values, group, groups) / count
+    squares = weights * (real_values - mean[group][:, None]).square()
     variance = _sum_by_group(squares, group, groups) / count
     deviation = variance.sqrt().clamp(min=MIN_DEVIATION)
     tau = softness * deviation
@@ -89,8 +90,8 @@ def _crossing(
 
     Bisection; where several points are evaluated at once, the search continues between two of them.
     """
-    group, real = row_groups(batch), batch.rows.real[..., None]
-    count = _sum_by_group(real[..., 0].to(values.dtype), group, level.shape[-1])[:, None]
+    group, weights = row_groups(batch), batch.unit_weights().to(values.dtype)[..., None]
+    count = _sum_by_group(weights[..., 0], group, level.shape[-1])[:, None]
     points_at_once = POINTS.get(values.device.type, 1)
     steps = torch.arange(points_at_once + 2, device=values.device, dtype=values.dtype) / (points_at_once + 1)
     scaled_values = (values * inverse_softness[group][:, None])[..., None]
@@ -98,7 +99,7 @@ def _crossing(
     for _ in range(ceil(BISECTIONS / log2(points_at_once + 1))):
         points = lower[..., None] + (upper - lower)[..., None] * steps  # (..., groups, points + 2), rising
         inner_points = points[..., group, None, 1:-1]
-        kept = (torch.sigmoid(scaled_values - inner_points * inverse_softness) * real).sum(-2)  # (..., S, points)
+        kept = (torch.sigmoid(scaled_values - inner_points * inverse_softness) * weights).sum(-2)  # (..., S, points)
         mean = torch.zeros_like(points[..., 1:-1]).index_add(-2, group, kept) / count
         above = (mean > level[..., None]).sum(-1, keepdim=True)  # the mean falls with q
         lower, upper = points.gather(-1, above)[..., 0], points.gather(-1, above + 1)[..., 0]
@@ -108,10 +109,13 @@ def _crossing(
 def scaled(z: Tensor, batch: Batch) -> Tensor:
     """(M, n): z with mean 0 and standard deviation 1 over each input's units; 0 for padding."""
     owner, real = batch.rows.input[: batch.masks], batch.rows.real[: batch.masks]
-    count = _sum_by_group(real.to(z.dtype), owner, batch.inputs)
-    mean = _sum_by_group(torch.where(real, z, 0.0), owner, batch.inputs) / count
+    weights = mask_rows(batch.unit_weights(), batch).to(z.dtype)
+    count = _sum_by_group(weights, owner, batch.inputs)
+    mean = _sum_by_group(weights * torch.where(real, z, 0.0), owner, batch.inputs) / count
     centred = torch.where(real, z - mean[owner][:, None], 0.0)
-    deviation = (_sum_by_group(centred.square(), owner, batch.inputs) / count).clamp(min=MIN_DEVIATION**2).sqrt()
+    deviation = (
+        (_sum_by_group(weights * centred.square(), owner, batch.inputs) / count).clamp(min=MIN_DEVIATION**2).sqrt()
+    )
     return centred / deviation[owner][:, None]
 
 
@@ -203,7 +207,7 @@ def loss(
                 form_loss = settings.sufficiency * sufficiency_term(kept)
                 form_loss = form_loss + settings.complement * complement_term(left, settings.complement_form)
         total = total + weight * form_loss
-    regularisation = settings.sigma_weight * sigma_term(sigma, sources(batch, settings.cell))
+    regularisation = settings.sigma_weight * sigma_term(sigma, source_weights(batch, settings.cell))
     if settings.mask_weight:
         regularisation = regularisation + settings.sparsity * sparsity_term(keep, batch)
     if settings.neighbour_weight > 0:
@@ -291,25 +295,39 @@ def sparsity_term(keep: Tensor, batch: Batch) -> Tensor:
     return mean_over_units(keep, batch).square()
 
 
-def sigma_term(sigma: Tensor, real: Tensor) -> Tensor:
-    """(M, s), (M, s) -> (M,): Eq. 7 without its weight, minus the mean log sigma over existing sources."""
-    return -(sigma.log() * real).sum(1) / real.sum(1)
+def sigma_term(sigma: Tensor, weights: Tensor) -> Tensor:
+    """(M, s), (M, s) -> (M,): Eq. 7 without its weight, minus the mean log sigma over existing sources.
+
+    `weights`: 1 for sources that exist and 0 for others, or those of `source_weights`.
+    """
+    return -(sigma.log() * weights).sum(1) / weights.sum(1)
 
 
 def neighbour_term(keep: Tensor, batch: Batch) -> Tensor:
-    """(M, n) -> (M,): Eq. 9's Omega_NB without its weight, the mean squared difference between neighbouring units."""
+    """(M, n) -> (M,): Eq. 9's Omega_NB without its weight, the mean squared difference between neighbouring units.
+
+    Of several parts, the mean of theirs.
+    """
     real = mask_rows(batch.rows.real, batch)
-    if batch.grid is not None:
-        shape = (len(keep), *batch.grid)
-        return neighbour_difference(keep.view(shape), real.view(shape))
+    terms = [
+        _part_neighbours(keep[:, unit_part.units], real[:, unit_part.units], unit_part.grid)
+        for unit_part in batch.parts
+    ]
+    return terms[0] if len(terms) == 1 else torch.stack(terms).mean(0)
+
+
+def _part_neighbours(keep: Tensor, real: Tensor, grid: tuple[int, int] | None) -> Tensor:
+    if grid is not None:
+        shape = (len(keep), *grid)
+        return neighbour_difference(keep.reshape(shape), real.reshape(shape))
     both = real[:, 1:] & real[:, :-1]
-    return ((keep[:, 1:] - keep[:, :-1]).square() * both).sum(1) / real.sum(1)
+    return ((keep[:, 1:] - keep[:, :-1]).square() * both).sum(1) / real.sum(1).clamp(min=1)
 
 
 def mean_over_units(values: Tensor, batch: Batch) -> Tensor:
-    """(M, n) -> (M,): mean over existing units."""
-    real = mask_rows(batch.rows.real, batch)
-    return (values * real).sum(1) / real.sum(1)
+    """(M, n) -> (M,): mean over existing units; of several parts, the mean of their means."""
+    weights = mask_rows(batch.unit_weights(), batch)
+    return (values * weights).sum(1) / weights.sum(1)
 
 
 def mean_over_masks(values: Tensor, batch: Batch) -> Tensor:

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from rationales.masks.field import sources
 from rationales.masks.objective import Problem, keeps_per_step, mask_rows, mean_over_masks, mean_over_units
-from rationales.masks.optimizer import BETAS, EPSILON, OptimizerState, StepRunner, keep_logit
+from rationales.masks.optimizer import BETAS, EPSILON, OptimizerState, keep_logit
 from rationales.masks.settings import MaskSettings
+from rationales.masks.steps import StepRunner, collect_warmup, collects_at_once
 from rationales.models.batch import Batch
 from rationales.models.fast.precision import in_half_precision
 
@@ -126,7 +127,7 @@ def optimize(
     `start`: initial w and sigma (M, s); `anchor` (M, n): a constant field that is added to the optimised one.
     """
     weight = settings.anchor
-    batch, settings = fast_precision(batch, settings.on(batch.grid))
+    batch, settings = fast_precision(batch, settings.on(batch.pixel_grid))
     if anchor is not None:
         settings = replace(settings, anchor=weight)
     full_state = OptimizerState.start(batch, settings, start).copy()
@@ -144,6 +145,10 @@ def optimize(
         state = full_state.select(masks, active_batch.size[1])
         problem = Problem.of(active_batch, target[torch.tensor(active, device=target.device)], settings)
         runner = StepRunner(problem, sum(sum(cost[number]) for number in active))
+        if collects_at_once(active_batch, settings) and not any(steps[number] for number in active):
+            state = collect_warmup(problem, state)
+            for number in active:
+                steps[number] = settings.warmup_steps
         while not any(stop[number] for number in active):
             remaining = settings.steps - min(steps[number] for number in active)
             state = runner.run(state, min(rule.due(steps[number]) for number in active), remaining)
@@ -181,9 +186,11 @@ def fast_precision(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSet
     """Batch and settings with the precision that steps use on this device.
 
     bfloat16 on NVIDIA GPUs from Ampere on: through copies of the networks or, where these fail, by autocast. A CPU
-    would be slower with it.
+    would be slower with it; there, encoders that have one run as a copy in their own precision.
     """
     precision = settings.precision
+    if precision == "auto" and batch.faster_as_copy:
+        return in_half_precision(batch, torch.float32) or batch, replace(settings, precision="full")
     if precision == "auto":
         fast = batch.device.type == "cuda" and torch.cuda.get_device_capability(batch.device)[0] >= 8
         precision = "bfloat16" if fast and batch.dtype == torch.float32 else "full"

@@ -1,4 +1,4 @@
-"""The optimiser: its state, one step of AdamW with a step count for each mask, and the runner of many steps.
+"""The optimiser: its state, and one step of AdamW with a step count for each mask.
 
 A step reads and writes nothing on the host, and its randomness comes from the step number on the device, so that on a
 GPU one step is recorded as a CUDA graph and replayed, without Python between the kernels.
@@ -7,19 +7,16 @@ GPU one step is recorded as a CUDA graph and replayed, without Python between th
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rationales.masks.bounded_field import bounded_keep, shifted
-from rationales.masks.field import field, sources
+from rationales.masks.field import field, source_slices, source_weights, sources
 from rationales.masks.objective import (
     Problem,
     at_level,
     draw_levels,
-    keeps_per_step,
     loss,
     mask_rows,
     scaled,
@@ -33,6 +30,7 @@ from rationales.models.batch.rows import fold, uniform
 # After a warm-up, sigma starts at no more than this share of its upper bound, or at this value where that is larger:
 # a few steps can widen the spans of a short text, but hardly narrow them.
 INITIAL_SHARE, MIN_INITIAL_SIGMA = 0.25, 0.75
+WORD_SIGMA = 1.0  # initial sigma of words beside pixels
 
 
 @dataclass(eq=False)
@@ -61,7 +59,7 @@ class OptimizerState:
         zeros = torch.zeros(real.shape, device=batch.device, dtype=batch.dtype)
         units = torch.zeros((len(real), batch.size[1]), device=batch.device, dtype=batch.dtype)
         masks = torch.zeros(len(real), device=batch.device, dtype=torch.long)
-        w, sigma = parameters or (zeros + settings.initial_w, torch.full_like(zeros, settings.initial_sigma))
+        w, sigma = parameters or (zeros + settings.initial_w, initial_sigma(batch, settings, zeros))
         share = INITIAL_SHARE if settings.warmup_steps else 1.0
         w, sigma = torch.where(real, w, zeros), bounded_sigma(batch, settings, sigma, share)
         return cls(w, sigma, zeros, zeros, zeros, zeros, masks, units + 1, units[:, 0], masks.bool(), units, units)
@@ -89,13 +87,30 @@ class OptimizerState:
                 stored[masks] = values
 
 
+def initial_sigma(batch: Batch, settings: MaskSettings, zeros: Tensor) -> Tensor:
+    """(M, s): the initial sigma of all sources; that of words beside pixels is `WORD_SIGMA`."""
+    sigma = torch.full_like(zeros, settings.initial_sigma)
+    slices = source_slices(batch, settings.cell)
+    for unit_part, where in slices if len(slices) > 1 else ():
+        if unit_part.grid is None:
+            sigma[:, where] = max(WORD_SIGMA, settings.min_sigma)
+    return sigma
+
+
 def bounded_sigma(batch: Batch, settings: MaskSettings, sigma: Tensor, share: float = 1.0) -> Tensor:
     """sigma within its bounds, the upper one times `share`; without it the field of a short text becomes monotone."""
     sigma = sigma.clamp(min=settings.min_sigma)
     if settings.max_sigma_share == 0:
         return sigma
     lowest = 1.0 if share == 1 else MIN_INITIAL_SIGMA
-    units = mask_rows(batch.rows.real, batch).sum(1, keepdim=True)
+    real = mask_rows(batch.rows.real, batch)
+    units = torch.cat(
+        [
+            real[:, unit_part.units].sum(1, keepdim=True).expand(-1, where.stop - where.start)
+            for unit_part, where in source_slices(batch, settings.cell)
+        ],
+        1,
+    )
     upper = (share * settings.max_sigma_share * units).clamp(min=lowest)
     return torch.minimum(sigma, upper.to(sigma.dtype))
 
@@ -109,25 +124,40 @@ def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Te
     """(I,): Eq. 8 with the noise of step `count` (M,); differentiable in w and sigma, both (M, s)."""
     batch, settings = problem.batch, problem.settings
     if settings.field in BOUNDED_FIELDS:
-        keep = bounded_keep(batch, settings, w)
-        z = _bounded_logit(keep) if settings.level_weight else keep
+        bounded = bounded_keep(batch, settings, w)
+        masks = step_masks(problem, _bounded_logit(bounded) if settings.level_weight else bounded, count, bounded)
     else:
-        z = field_of(batch, settings, w, sigma, anchor)
-        keep = z
-        if settings.mask_weight or settings.neighbour_weight:  # else the loss does not depend on the mask's size
-            keep = _keep_logit(batch, settings, z).sigmoid()
+        masks = step_masks(problem, field_of(batch, settings, w, sigma, anchor), count)
+    half = torch.autocast(batch.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
+    with half:  # the network alone: field and loss keep their precision
+        logits = batch.logits(masks.keeps, masks.noise)
+    return loss(problem, logits, masks.keep, sigma, w, count)
+
+
+@dataclass(frozen=True, eq=False)
+class StepMasks:
+    """The masks of one step."""
+
+    keep: Tensor  # (M, n) the mask itself; where its size does not count, its field
+    keeps: Tensor  # (1, 2 or 4, S, n): every mask and its complement (Eq. 1, Eq. 3), or one of the two sides
+    noise: Noise | None
+
+
+def step_masks(problem: Problem, z: Tensor, count: Tensor, keep: Tensor | None = None) -> StepMasks:
+    """Masks of the field z (M, n) in step `count` (M,); `keep` (M, n): the mask itself, by default from the field."""
+    batch, settings = problem.batch, problem.settings
     masks = list[Tensor]()
+    if keep is None:
+        # without either weight the loss does not depend on the mask's size
+        has_size = settings.mask_weight or settings.neighbour_weight
+        keep = _keep_logit(batch, settings, z).sigmoid() if has_size else z
     if settings.mask_weight:
         masks.append(_with_jitter(batch, settings, keep, count)[batch.rows.mask])
     if settings.level_weight:
         masks.append(at_level(z, batch, draw_levels(batch, count, settings.level_power), settings.softness))
     flipped_masks = [_with_flips(batch, settings, mask, count) for mask in masks]
-    # (1, 2 or 4, S, n): Eq. 1, Eq. 3
     keeps = torch.stack([side for mask in flipped_masks for side in _sides(mask, settings)])
-    half = torch.autocast(batch.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
-    with half:  # the network alone: field and loss keep their precision
-        logits = batch.logits(keeps, _input_noise(batch, settings, count, len(keeps)))
-    return loss(problem, logits, keep, sigma, w, count)
+    return StepMasks(keep, keeps, _input_noise(batch, settings, count, len(keeps)))
 
 
 def _sides(mask: Tensor, settings: MaskSettings) -> tuple[Tensor, ...]:
@@ -146,7 +176,7 @@ def step(problem: Problem, state: OptimizerState) -> OptimizerState:
         gradients = torch.autograd.grad(losses(problem, w, sigma, state.step, state.anchor).sum(), (w, sigma))
     count = state.step + 1
     if settings.warmup_steps:
-        return _warmup_step(problem, state, gradients, count)
+        return warmup_step(problem, state, gradients, count)
     (w_new, sigma_new), (w_mean, sigma_mean), (w_square, sigma_square) = _adam_update(state, gradients, count, settings)
     return replace(
         state,
@@ -165,7 +195,7 @@ def field_of(batch: Batch, settings: MaskSettings, w: Tensor, sigma: Tensor, anc
     if settings.field in BOUNDED_FIELDS:
         return _bounded_logit(bounded_keep(batch, settings, w))
     power = 1 if settings.kernel == "sigma" else 2
-    z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell)
+    z = w if settings.field == "free" else field(batch, w, sigma, power, settings.cell, settings.word_field)
     if anchor is None or settings.anchor == 0 or settings.field == "free":
         return z
     return scaled(z, batch) + settings.anchor * anchor
@@ -203,7 +233,7 @@ def _adam_update(
     return updated, first_moment, second_moment
 
 
-def _warmup_step(
+def warmup_step(
     problem: Problem, state: OptimizerState, gradients: tuple[Tensor, ...], count: Tensor
 ) -> OptimizerState:
     """A step with warm-up: collect the gradient, set w from the collected gradient at its end, or update with Adam."""
@@ -211,8 +241,7 @@ def _warmup_step(
     collecting = (count <= settings.warmup_steps)[:, None]
     last = (count == settings.warmup_steps)[:, None]
     total = state.w_mean + gradients[0]  # during the warm-up Adam's first moment holds the sum
-    real = sources(batch, settings.cell)
-    start = torch.where(real, -settings.warmup_scale * total / _root_mean_square(total, batch, real), 0.0)
+    start = initial_w(total, batch, settings)
     anchor = state.anchor
     if settings.anchor and settings.field == "free":  # for the spans alone, see postprocess.span_order
         anchor = torch.where(last, scaled(start, batch), anchor)
@@ -236,6 +265,19 @@ def _warmup_step(
         step=count,
         anchor=anchor,
     )
+
+
+def initial_w(gradient: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
+    """(M, s): w after the warm-up, minus its gradient (M, s), with the root mean square `warmup_scale`.
+
+    Where inputs have several parts, a gradient counts relative to the weight of its source: a word takes a larger
+    share of the mask's size than a cell of pixels.
+    """
+    real = sources(batch, settings.cell)
+    if len(batch.parts) > 1:
+        weights = source_weights(batch, settings.cell)
+        gradient = torch.where(real, gradient / weights.clamp(min=1e-12), 0.0)
+    return torch.where(real, -settings.warmup_scale * gradient / _root_mean_square(gradient, batch, real), 0.0)
 
 
 def _root_mean_square(values: Tensor, batch: Batch, real: Tensor) -> Tensor:
@@ -277,59 +319,3 @@ def _input_noise(batch: Batch, settings: MaskSettings, count: Tensor, variants: 
         return None
     key = fold(batch.rows.key, NOISE_PURPOSE, count[batch.rows.mask], batch.rows.view)
     return Noise(settings.noise, torch.cat([fold(key, variant) for variant in range(variants)]))
-
-
-MAX_COST = 2**17  # of a step (rows x tokens); above it a graph saves little time and needs much memory
-WARMUP_STEPS = 1  # before the recording, for the initialisation of libraries
-MIN_STEPS = 15  # fewest remaining steps for which a recording saves time
-
-
-class StepRunner:
-    """Runs steps of one problem: replays a CUDA graph where that is faster, else one by one."""
-
-    recorded_kinds: ClassVar[set[tuple[type, ...]]] = set()  # types of networks recorded before, which need no warm-up
-
-    def __init__(self, problem: Problem, cost: int) -> None:
-        self.problem = problem
-        self.can_record = problem.batch.device.type == "cuda" and cost <= MAX_COST
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.graph_state: OptimizerState | None = None  # read and written by the recorded step
-        self.network_kinds = (type(problem.batch), *map(type, problem.batch.modules)) if self.can_record else ()
-        self.warmup_done = WARMUP_STEPS if self.network_kinds in self.recorded_kinds else 0
-
-    def run(self, state: OptimizerState, count: int, remaining: int) -> OptimizerState:
-        """State after `count` more steps; `remaining`: the largest number of steps to come, these included."""
-        while count and (self.graph is None or self.graph_state is None):
-            if self.can_record and self.warmup_done >= WARMUP_STEPS and remaining >= MIN_STEPS:
-                self._record(state)
-                continue
-            state = self.problem.batch.fit(partial(step, self.problem, state))
-            self.warmup_done, count, remaining = self.warmup_done + 1, count - 1, remaining - 1
-        if not count or self.graph is None or self.graph_state is None:
-            return state
-        _copy_into(self.graph_state, state)
-        for _ in range(count):
-            self.graph.replay()
-        return self.graph_state.copy()
-
-    def _record(self, state: OptimizerState) -> None:
-        """Record a step; a model that reads from the device cannot be recorded, which shows after a warm-up."""
-        graph_state, graph = state.copy(), torch.cuda.CUDAGraph()
-        step_batch, settings = self.problem.on_step_views(state.step).batch, self.problem.settings
-        step_batch.plan(keeps_per_step(settings), step_batch.size[0])  # on the host, so before the recording
-        try:
-            with torch.cuda.graph(graph):
-                _copy_into(graph_state, step(self.problem, graph_state))
-        except RuntimeError:  # also when out of memory
-            torch.cuda.synchronize()
-            self.can_record = self.network_kinds in self.recorded_kinds  # try again after a warm-up
-            self.recorded_kinds.discard(self.network_kinds)
-            self.warmup_done = 0
-            return
-        self.recorded_kinds.add(self.network_kinds)
-        self.graph, self.graph_state = graph, graph_state
-
-
-def _copy_into(destination: OptimizerState, state: OptimizerState) -> None:
-    for spec in fields(OptimizerState):
-        getattr(destination, spec.name).copy_(getattr(state, spec.name))

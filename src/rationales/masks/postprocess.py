@@ -18,32 +18,25 @@ from torch.nn.functional import max_pool1d, pad, softplus
 
 from rationales.masks.field import smooth
 from rationales.masks.objective import (
-    complement_term,
     edge,
     mask_rows,
     row_groups,
     scaled,
     shortness,
-    squeeze,
-    sufficiency_term,
-    unit_count,
 )
 from rationales.masks.settings import DEFAULT, MaskSettings
+from rationales.masks.sizes import (
+    CUT_SOFTNESS,
+    SizeProbabilities,
+    best_size,
+    clause_shaping,
+    size_candidates,
+    size_probabilities,
+)
 from rationales.models.batch import Batch
 
-# Shares of the units that a rationale may have; at least one unit or `MIN_SIZE`, whichever is smaller.
-SIZES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8)
-MIN_SIZE = 0.05
-# On a grid a hard edge may itself disturb a model, so that half of an image suffices where three quarters do not:
-# larger sizes are candidates, too.
-GRID_SIZES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
-SUFFICIENT, ALWAYS_SUFFICIENT = 0.9, 0.99  # of the target's probability in the full input: necessary, and always enough
-EVIDENCE_SHARE = 0.8  # of the log-odds between baseline and full input, so that a second cause is not left out
-LOST_TARGET_SHARE = 0.5  # of the target's probability in the full input: a complement below has lost the target
-LOGIT_EPSILON = 1e-6  # of torch.logit
 CLAUSE_EDGE, UNIT_EDGE = 0.3, 0.15  # softness of the scores, in standard deviations: with clause shaping, and without
 LINEAR_RANGE, COMPRESSED_RANGE = 10.0, 4.0  # see `_compressed`
-CUT_SOFTNESS = 0.1  # softness of the edge at which a rationale is cut, in standard deviations
 SHRINK_STRENGTH = 0.98  # of values below the threshold; below 1, so that their order is kept
 CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the order inside a gap is kept
 SCORE_POWER = 2.0  # of a word's positive value relative to the highest, in scores word by word
@@ -51,8 +44,6 @@ SOFTPLUS_SLOPE = 3.0  # of the function that makes values positive before the po
 SHORT_SPAN_SIGMA = 0.6  # of spans in short inputs, in units: a neighbour counts a sixteenth
 SPAN_PENALTY = 0.2  # added to the loss for each span of a rationale, when words are compared with spans
 LEAST_RANGE = 1e-9  # of values on one side of the edge
-GRID_KEEPS_AT_ONCE = {"cuda": 2**28}  # elements of the keeps of images at once, by device (1 GiB); elsewhere one size
-LOSS_SLACK = 0.1  # of two sizes whose losses differ by less, the smaller one is selected
 
 
 def final_scores(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, size: Tensor | None = None) -> Tensor:
@@ -66,7 +57,7 @@ def final_scores(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings
         size = best_size(order, batch, target, settings).size if size is None else size
         size = size.repeat_interleave(batch.views)
         group = row_groups(batch)[: batch.masks]
-        if batch.grid is not None:
+        if batch.pixel_grid is not None:
             q, _ = edge(z, batch, size, CUT_SOFTNESS)
             return torch.sigmoid(_compressed(z - q[group][:, None]))
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, CUT_SOFTNESS))
@@ -86,11 +77,14 @@ def words_and_spans(
     with torch.no_grad():
         by_word = replace(settings, halo=0.0, shrink=0.0, closing=0, anchor=0.0)
         standardized = scaled(z, batch)
-        words = _Candidate.of(scaled(_positive(standardized), batch), batch, target, by_word)
+        word_order = scaled(_positive(standardized), batch)
         scores = word_scores(standardized, batch)
         if not (settings.halo or settings.shrink or settings.closing):
-            return scores, words.scores
-        spans = _Candidate.of(span_order(z, anchor, batch, settings), batch, target, settings)
+            return scores, _Candidate.of(word_order, batch, target, by_word).scores
+        order_of_spans = span_order(z, anchor, batch, settings)
+        by_order = size_probabilities([word_order, order_of_spans], batch, target, size_candidates(batch))
+        words = _Candidate.of(word_order, batch, target, by_word, by_order[0])
+        spans = _Candidate.of(order_of_spans, batch, target, settings, by_order[1])
         use_words = (words.loss <= spans.loss)[mask_rows(batch.rows.input, batch)][:, None]
         return scores, torch.where(use_words, words.scores, spans.scores)
 
@@ -104,8 +98,15 @@ class _Candidate:
     loss: Tensor  # (I,) with a penalty for each span
 
     @classmethod
-    def of(cls, order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> _Candidate:
-        choice = best_size(order, batch, target, settings)
+    def of(
+        cls,
+        order: Tensor,
+        batch: Batch,
+        target: Tensor,
+        settings: MaskSettings,
+        probabilities: SizeProbabilities | None = None,
+    ) -> _Candidate:
+        choice = best_size(order, batch, target, settings, probabilities)
         group = row_groups(batch)[: batch.masks]
         q, deviation = (
             value[group][:, None]
@@ -195,12 +196,6 @@ def span_count(selected: Tensor, batch: Batch) -> Tensor:
     return first.sum(1).to(batch.dtype)
 
 
-def clause_shaping(batch: Batch, settings: MaskSettings) -> Tensor:
-    """(I,): weight of the shaping by clauses in [0, 1]; 0 where every unit ranks by its value."""
-    longness = 1 - shortness(batch)
-    return longness if settings.halo or settings.shrink or settings.closing else torch.zeros_like(longness)
-
-
 def _compressed(values: Tensor) -> Tensor:
     """Compress values beyond ±LINEAR_RANGE to COMPRESSED_RANGE more, so that their sigmoids stay distinct."""
     magnitude = values.abs()
@@ -220,7 +215,7 @@ def unit_order(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
     if settings.halo:
         halo = smooth(standardized.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
         order = order + settings.halo * longness * halo
-    if settings.closing and batch.grid is None:
+    if settings.closing and batch.pixel_grid is None:
         filling = grey_closing(order, mask_rows(batch.rows.real, batch), settings.closing) - order
         order = order + CLOSING_STRENGTH * longness * filling
     return order
@@ -234,89 +229,3 @@ def grey_closing(values: Tensor, real: Tensor, size: int) -> Tensor:
     padded = pad(torch.where(real, values, -torch.inf), (size - 1, size - 1), value=-torch.inf)  # ends are not sides
     highest = max_pool1d(padded[:, None], size, 1)
     return torch.where(real, -max_pool1d(-highest, size, 1)[:, 0], values)
-
-
-def mask_size(keep: Tensor, batch: Batch) -> Tensor:
-    """(I,): share of the units that an input's mask (M, n) keeps, within the range of `size_candidates`."""
-    kept = (keep > 0.5)[batch.rows.mask] * batch.rows.blend * batch.rows.real
-    total = torch.zeros(batch.inputs, device=keep.device, dtype=batch.dtype)
-    total = total.index_add(0, batch.rows.input, kept.sum(1))
-    candidates = size_candidates(batch)
-    return torch.minimum(torch.maximum(total / unit_count(batch), candidates[0]), candidates[-1])
-
-
-def size_candidates(batch: Batch) -> Tensor:
-    """(sizes, I), rising: shares of the units that an input's rationale may have; may contain duplicates."""
-    shares = SIZES if batch.grid is None else GRID_SIZES
-    candidates = torch.tensor(shares, device=batch.device, dtype=batch.dtype)[:, None]
-    return torch.maximum(candidates, (1 / unit_count(batch)).clamp(max=MIN_SIZE))
-
-
-@dataclass(frozen=True, eq=False)
-class SizeChoice:
-    """Selected size of each input's rationale, (I,) each."""
-
-    size: Tensor  # share of the units
-    sufficient: Tensor  # bool: the rationale suffices, and its complement has less than the full probability
-    probability: Tensor  # of the target in the rationale of that size
-    loss: Tensor  # Eq. 8 of that size, without a floor of the complement's score
-
-
-def best_size(order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings) -> SizeChoice:
-    """Size of the rationale of lowest loss (Eq. 8) among those that suffice; units enter in descending `order`.
-
-    A rationale suffices if the target has `SUFFICIENT` of its probability in the full input, and `EVIDENCE_SHARE` of
-    its log-odds or `ALWAYS_SUFFICIENT` of its probability. A size whose complement has the full probability contradicts
-    the rationale and is selected only where no other suffices. Without any, it is the size of highest probability.
-
-    Without clause shaping, a complement below `LOST_TARGET_SHARE` counts as empty: weak evidence is everywhere, and a
-    rationale with all of it would hide the word that decides.
-    """
-    candidates = size_candidates(batch)
-    kept, left, full, empty = _probabilities(order, batch, target, candidates)
-    floored = torch.maximum(squeeze(left), settings.complement_floor * shortness(batch) * squeeze(empty))
-    floored = torch.maximum(floored, LOST_TARGET_SHARE * (1 - clause_shaping(batch, settings)) * squeeze(full))
-    loss = settings.sufficiency * sufficiency_term(squeeze(kept)) + settings.sparsity * candidates.square()
-    plain_loss = loss + settings.complement * complement_term(squeeze(left), settings.complement_form)
-    loss = loss + settings.complement * complement_term(floored, settings.complement_form)
-    enough = kept >= _required_probability(full, empty)
-    consistent = enough & (left < full)
-    enough = torch.where(consistent.any(0), consistent, enough)
-    loss = torch.where(enough, loss, torch.inf)
-    smallest = (loss <= loss.amin(0) + LOSS_SLACK).to(torch.uint8).argmax(0)  # the first is the smallest
-    best = torch.where(enough.any(0), smallest, kept.argmax(0))[None]
-    size, probability, best_loss = (values.gather(0, best)[0] for values in (candidates, kept, plain_loss))
-    return SizeChoice(size, consistent.any(0), probability, best_loss)
-
-
-def _probabilities(
-    order: Tensor, batch: Batch, target: Tensor, candidates: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(sizes, I) twice, (I,) twice: probability of the target in rationales of these sizes (sizes, I), in their
-    complements, in the full input and in the baseline."""
-    q, _ = edge(order, batch, candidates.repeat_interleave(batch.views, 1), CUT_SOFTNESS)
-
-    def predict(keeps: Tensor) -> Tensor:
-        return batch.predict(keeps.to(batch.dtype)).gather(-1, target.expand(len(keeps), -1)[..., None]).squeeze(-1)
-
-    def rationale_keep(thresholds: Tensor) -> Tensor:
-        return (order[batch.rows.mask] > thresholds[:, row_groups(batch), None]) & batch.rows.real
-
-    real = batch.rows.real
-    if batch.grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
-        at_once = max(1, GRID_KEEPS_AT_ONCE.get(batch.device.type, 0) // (2 * real.numel()))
-        keeps = (rationale_keep(thresholds) for thresholds in torch.split(q, at_once))
-        pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in keeps]
-        kept, left = torch.cat(pairs, 1)
-        full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
-        return kept, left, full, empty
-    keep = rationale_keep(q)
-    probabilities = predict(torch.cat([keep, ~keep & real, real[None], torch.zeros_like(keep[:1])]))
-    return probabilities[: len(q)], probabilities[len(q) : -2], probabilities[-2], probabilities[-1]
-
-
-def _required_probability(full: Tensor, empty: Tensor) -> Tensor:
-    """(I,): probability of the target that suffices, from that in the full input and in the baseline."""
-    full_odds, empty_odds = torch.logit(full, LOGIT_EPSILON), torch.logit(empty, LOGIT_EPSILON)
-    restored = torch.sigmoid(empty_odds + EVIDENCE_SHARE * (full_odds - empty_odds)).clamp(max=ALWAYS_SUFFICIENT * full)
-    return torch.maximum(SUFFICIENT * full, restored)

@@ -43,6 +43,9 @@ class MaskSettings:
         "free",
         *BOUNDED_FIELDS,
     )
+    word_field: str = option(
+        "free", "for words beside pixels: how w becomes keep, as a Gaussian field or by itself", "gaussian", "free"
+    )
     cell: int = option(
         1,
         "on a grid: side in pixels of the cell that shares one w and one sigma; 0: 14 cells along the longer side, 28 "
@@ -174,9 +177,12 @@ IMAGE = replace(_FEW_STEPS, sparsity=1.0, neighbour_weight=0.0, mask_weight=0.3,
 # cause (tests/models/test_audio.py) and not tuned further.
 AUDIO = replace(ONE_MASK, complement_floor=0.0, initial_sigma=3.0, noise=0.0)
 SPECTROGRAM = replace(AUDIO, cell=4, initial_w=0.5, initial_sigma=6.0, max_sigma_share=0.0)
+# Words and pixels together: the settings of images, one mask over both, each part counts alike (docs/image-text.md).
+IMAGE_TEXT = IMAGE
 PRESETS = {
     "text": {"default": DEFAULT, "words": WORDS, "clauses": CLAUSES, "paper": PAPER},
     "image": {"default": IMAGE, "resnet": RESNET, "vit": VIT},
+    "image-text": {"default": IMAGE_TEXT},
     "audio": {"default": AUDIO},
     "spectrogram": {"default": SPECTROGRAM},
 }  # kind of input -> name of the preset -> settings

@@ -14,8 +14,9 @@ from torch import Tensor
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.optimizer import field_of
-from rationales.masks.postprocess import SizeChoice, best_size, unit_order
+from rationales.masks.postprocess import unit_order
 from rationales.masks.settings import MaskSettings
+from rationales.masks.sizes import SizeChoice, best_size
 from rationales.models.batch import Batch
 
 LARGE_SIZE = 0.8  # inputs with a larger rationale are optimised again
@@ -41,7 +42,7 @@ def sharpen(
     masks = torch.nonzero(unsolved[mask_rows(batch.rows.input, batch)]).flatten()
     second_result = optimize(subset, target[numbers], sharp, start=(result.w[masks], result.sigma[masks]))
     with torch.no_grad():
-        second_field = field_of(subset, settings.on(batch.grid), second_result.w, second_result.sigma)
+        second_field = field_of(subset, settings.on(batch.pixel_grid), second_result.w, second_result.sigma)
         second = best_size(unit_order(second_field, subset, settings), subset, target[numbers], settings)
         better = _better(second, first, numbers)
         fields, sizes = z.clone(), first.size.clone()

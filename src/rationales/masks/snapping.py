@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rationales.masks.objective import complement_term, squeeze, sufficiency_term
-from rationales.masks.postprocess import LOSS_SLACK, LOST_TARGET_SHARE, SUFFICIENT
+from rationales.masks.sizes import LOSS_SLACK, LOST_TARGET_SHARE, SUFFICIENT
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_under_keeps
 from rationales.models.text.units import Cuts, cuts

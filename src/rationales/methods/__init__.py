@@ -15,8 +15,13 @@ from rationales.methods.attention.chefer import Chefer
 from rationales.methods.attention.decompx import DecompX
 from rationales.methods.attention.globenc import GlobEnc
 from rationales.methods.attention.raw_attention import RawAttention
+from rationales.methods.attention.transition_attention import TransitionAttention
+from rationales.methods.cam.grad_cam import GradCam
+from rationales.methods.cam.grad_cam_plus_plus import GradCamPlusPlus
+from rationales.methods.cam.guided_grad_cam import GuidedGradCam
+from rationales.methods.cam.score_cam import ScoreCam
 from rationales.methods.gradient.deep_lift import DeepLift
-from rationales.methods.gradient.grad_cam import GradCam
+from rationales.methods.gradient.excitation_backprop import ExcitationBackprop
 from rationales.methods.gradient.gradient_shap import GradientShap
 from rationales.methods.gradient.guided_backpropagation import GuidedBackpropagation
 from rationales.methods.gradient.input_x_gradient import InputXGradient
@@ -24,6 +29,7 @@ from rationales.methods.gradient.integrated_gradients import IntegratedGradients
 from rationales.methods.gradient.saliency import Saliency
 from rationales.methods.gradient.sequential_ig import SequentialIg
 from rationales.methods.gradient.smooth_grad import SmoothGrad
+from rationales.methods.llm_ranking import LlmRanking
 from rationales.methods.marc import Marc
 from rationales.methods.marc_instant import MarcInstant
 from rationales.methods.mask.extremal_perturbation import ExtremalPerturbation
@@ -38,6 +44,7 @@ from rationales.methods.perturbation.loo_empty import LooEmpty
 from rationales.methods.perturbation.loo_pad import LooPad
 from rationales.methods.perturbation.loo_unk import LooUnk
 from rationales.methods.perturbation.occlusion import Occlusion
+from rationales.methods.perturbation.rise import Rise
 from rationales.methods.perturbation.shapley_sampling import ShapleySampling
 from rationales.methods.perturbation.solvex import Solvex
 from rationales.methods.random import Random
@@ -48,10 +55,11 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Marc, MarcInstant, AmlPretrained, AmlFinetuned, MeaningfulPerturbation, ExtremalPerturbation),
         *(Saliency, InputXGradient, IntegratedGradients, GradientShap, SmoothGrad, DeepLift, GuidedBackpropagation),
-        *(SequentialIg, GradCam, Occlusion, Lime, KernelShap, ShapleySampling, Solvex),
+        *(SequentialIg, GradCam, GradCamPlusPlus, ScoreCam, GuidedGradCam, ExcitationBackprop),
+        *(Occlusion, Rise, Lime, KernelShap, ShapleySampling, Solvex),
         *(LooEmpty, LooPad, LooUnk, InputMarginalization, LimeText, LimeBert),
-        *(RawAttention, AttentionRollout, Chefer, Alti, GlobEnc, DecompX),
-        Random,
+        *(RawAttention, AttentionRollout, Chefer, TransitionAttention, Alti, GlobEnc, DecompX),
+        *(LlmRanking, Random),
     )
 }
 

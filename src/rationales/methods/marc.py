@@ -46,13 +46,13 @@ class Marc(MaskSettings, Method):
         if self.level_weight:  # the field is optimised for every size: select the one that suffices
             fast_batch, _ = fast_precision(batch, self)
             z, size = result.bounded_field, None
-            if batch.grid is None and self.shaping == "spans":
+            if batch.pixel_grid is None and self.shaping == "spans":
                 scores, spans = words_and_spans(z, result.anchor, fast_batch, target, self)
                 keep = spans * result.real
                 notes = self._notes(batch, keep, result)
                 scores, spans = ((values * result.real)[batch.rows.mask] for values in (scores, spans))
                 return Attribution(scores, steps, result.stop, notes, spans)
-            if batch.grid is not None:
+            if batch.pixel_grid is not None:
                 z, size, steps = sharpen(z, fast_batch, target, self, result)
             keep = final_scores(z, fast_batch, target, self, size) * result.real
         notes = self._notes(batch, keep, result)
@@ -61,13 +61,17 @@ class Marc(MaskSettings, Method):
     def _notes(self, batch: Batch, keep: Tensor, result: MaskResult) -> list[list[Note]]:
         """Notes per input about an optimisation that failed, and what to change."""
         mask_input = mask_rows(batch.rows.input, batch)
-        cell = self.on(batch.grid).cell if batch.grid is not None else 1
-        rough = mean_over_masks(roughness(keep, result.real, batch.grid, cell), batch).tolist()
+        cell = self.on(batch.pixel_grid).cell if batch.pixel_grid is not None else 1
+        unit_part = next(
+            (unit_part for unit_part in batch.parts if unit_part.grid is not None), batch.parts[0]
+        )  # of words alone, these
+        part_keep, part_real = (values[:, unit_part.units] for values in (keep, result.real))
+        rough = mean_over_masks(roughness(part_keep, part_real, unit_part.grid, cell), batch).tolist()
         notes: list[list[Note]] = []
         for number in range(batch.inputs):
             masks = mask_input == number
             input_keep = keep[masks][result.real[masks]]
-            shape_notes = self._shape_notes(rough[number], len(input_keep), batch.grid is not None)
+            shape_notes = self._shape_notes(rough[number], len(input_keep), unit_part.grid is not None)
             notes.append([*self._size_notes(input_keep), *shape_notes, *self._movement_notes(result, number)])
         return notes
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.masks.instant.masker_file import SHIPPED_MASKER, TRAIN_COMMAND, Masker, load_masker
+from rationales.masks.instant.pictures import masker as pictures
+from rationales.masks.instant.pictures.masker import SHIPPED_PICTURE_MASKER, PictureMasker, load_picture_masker
 from rationales.masks.instant.refine import refine
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import fast_precision
 from rationales.masks.optimizer import field_of
-from rationales.masks.postprocess import final_scores, mask_size
+from rationales.masks.postprocess import final_scores
+from rationales.masks.sizes import mask_size
 from rationales.methods.marc import EMPTY_MASK, FULL_MASK, Marc
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
+from rationales.models.image.batch import ImageBatch
+from rationales.models.image.fingerprint import image_fingerprint
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
 from rationales.options import check_settings, option
@@ -30,7 +36,7 @@ class MarcInstant(Method):
     """The amortised form of MaRC (Eq. 5, 6 with w and sigma from one pass; after Barkan et al. 2024, section 3)."""
 
     name: ClassVar[str] = "marc-instant"
-    summary: ClassVar[str] = "predicts MaRC's mask in one pass, by a masker trained once for the model (texts only)"
+    summary: ClassVar[str] = "predicts MaRC's mask in one pass, by a masker trained once for the model (texts, images)"
     needs: ClassVar[tuple[str, ...]] = ("a masker",)
     rules: ClassVar[tuple[Rule, ...]] = Marc.rules
 
@@ -43,16 +49,22 @@ class MarcInstant(Method):
 
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of the masker's file, so that another file of the same name is another method."""
-        path = Path(self.masker).expanduser() if self.masker else SHIPPED_MASKER
-        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else ""
+        files = [Path(self.masker).expanduser()] if self.masker else [SHIPPED_MASKER, SHIPPED_PICTURE_MASKER]
+        contents = [path.read_bytes() for path in files if path.is_file()]
+        return hashlib.blake2b(b"".join(contents), digest_size=16).hexdigest() if contents else ""
+
+    def depends_on_baselines(self) -> bool:
+        """Only the refinement replaces units."""
+        return self.refine > 0
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        if not isinstance(batch, TextBatch):
-            raise OptionError("marc-instant has maskers for text models only; use marc")
-        if self.refine:
+        if not isinstance(batch, (TextBatch, ImageBatch)):
+            raise OptionError("marc-instant has maskers for models of texts and of images only; use marc")
+        if self.refine or isinstance(batch, ImageBatch):
             batch.check_gradients()
         masker = self._masker(batch.uncontrasted())
         settings = replace(masker.card.objective, learning_rate=self.learning_rate, schedule="cosine")
+        settings = settings.on(batch.grid) if batch.grid is not None else settings
         (w, sigma), real = _predict(masker, batch, target), mask_rows(batch.rows.real, batch)
         z, size = field_of(batch, settings, w, sigma), None
         steps, stop = [0] * batch.inputs, list[str]()
@@ -68,20 +80,21 @@ class MarcInstant(Method):
         notes = self._notes(batch, scores if size is None else z.sigmoid() * real)
         return Attribution(scores[batch.rows.mask], steps, stop, notes)
 
-    def _masker(self, batch: TextBatch) -> Masker:
+    def _masker(self, batch: TextBatch | ImageBatch) -> Masker | PictureMasker:
         """Masker of the option `masker`, or the shipped one if it was trained for the model."""
+        on_pictures = isinstance(batch, ImageBatch)
         if self.masker:
-            return load_masker(self.masker, batch.device)
-        if SHIPPED_MASKER.is_file():
-            shipped = load_masker(SHIPPED_MASKER, batch.device)
-            if shipped.card.fingerprint == fingerprint(batch):
-                return shipped
+            return (load_picture_masker if on_pictures else load_masker)(self.masker, batch.device)
+        shipped = _shipped_masker(batch)
+        if shipped is not None:
+            return shipped
+        command = pictures.TRAIN_COMMAND if on_pictures else TRAIN_COMMAND
         raise OptionError(
             f"marc-instant needs a masker that was trained for this model, and none is shipped with it; train one with "
-            f"'{TRAIN_COMMAND}', then set the option masker to its file (--set masker=F)"
+            f"'{command}', then set the option masker to its file (--set masker=F)"
         )
 
-    def _notes(self, batch: TextBatch, keep: Tensor) -> list[list[Note]]:
+    def _notes(self, batch: Batch, keep: Tensor) -> list[list[Note]]:
         """Notes per input about masks that do not distinguish units."""
         mask_input, real = mask_rows(batch.rows.input, batch), mask_rows(batch.rows.real, batch)
         advice = f"raise refine (now {self.refine}), or use marc"
@@ -100,12 +113,25 @@ class MarcInstant(Method):
         return notes
 
 
-def _predict(masker: Masker, batch: TextBatch, target: Tensor) -> tuple[Tensor, Tensor]:
-    """w and sigma, (M, n) each; for one class against another, the difference of their w."""
-    contrast = batch.rows.contrast
+def _shipped_masker(batch: TextBatch | ImageBatch) -> Masker | PictureMasker | None:
+    """The masker of the package that was trained for the model of a batch; None if there is none."""
+    if isinstance(batch, ImageBatch):
+        if not SHIPPED_PICTURE_MASKER.is_file():
+            return None
+        for_pictures = load_picture_masker(SHIPPED_PICTURE_MASKER, batch.device)
+        return for_pictures if for_pictures.card.fingerprint == image_fingerprint(batch) else None
+    if not SHIPPED_MASKER.is_file():
+        return None
+    for_texts = load_masker(SHIPPED_MASKER, batch.device)
+    return for_texts if for_texts.card.fingerprint == fingerprint(batch) else None
+
+
+def _predict(masker: Masker | PictureMasker, batch: TextBatch | ImageBatch, target: Tensor) -> tuple[Tensor, Tensor]:
+    """w and sigma, (M, s) each; for one class against another, the difference of their w."""
+    contrast, run = batch.rows.contrast, cast("Callable[[Batch, Tensor], tuple[Tensor, Tensor]]", masker)
     if contrast is None:
-        return masker(batch, target)
+        return run(batch, target)
     plain = batch.uncontrasted()
     chosen, rejected = contrast.of_inputs(batch.rows.input, batch.inputs)
-    (w, sigma), (w_rejected, _) = masker(plain, chosen), masker(plain, rejected)
+    (w, sigma), (w_rejected, _) = run(plain, chosen), run(plain, rejected)
     return w - w_rejected, sigma

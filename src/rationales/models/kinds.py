@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rationales.errors import OptionError
-from rationales.models.catalogue import AUDIO_MODEL, CATALOGUE, EMBEDDED, IMAGE_MODEL, IMAGE_MODEL_NAMES
+from rationales.models.catalogue import (
+    AUDIO_MODEL,
+    CATALOGUE,
+    EMBEDDED,
+    IMAGE_MODEL,
+    IMAGE_MODEL_NAMES,
+    LANGUAGE_MODELS,
+)
 
 # Loaders are imported where they are called: this list is also read by the command line before anything is loaded.
 
@@ -31,6 +38,12 @@ class LoadRequest:
     frame: float | None
     fit: str | None
     trust_remote_code: bool
+    template: Any = None
+    chat: bool = False
+    continuations: Any = None
+    explain_prompt: bool = False
+    length_normalised: bool = False
+    calibrated: bool = False
 
     @functools.cached_property
     def pretrained_kind(self) -> str | None:
@@ -38,6 +51,8 @@ class LoadRequest:
         is_name = isinstance(self.source, (str, os.PathLike)) and self.preprocessor is None
         if not is_name or str(self.source) in (*CATALOGUE, *IMAGE_MODEL_NAMES, AUDIO_MODEL):
             return None
+        if str(self.source) in LANGUAGE_MODELS:
+            return "prompt"
         from rationales.models.recognition import pretrained_kind
 
         return pretrained_kind(str(self.source), self.trust_remote_code)
@@ -52,7 +67,7 @@ class Kind:
     units: str  # what its units are called in messages
     inputs_at_once: int  # inputs that `explain` prepares together; the engine decides how many are in flight
     suggested_baselines: str  # for a user whose baseline is informative
-    default_model: str  # of the command line
+    default_model: str  # of the command line; empty: there is none
     recognise: Callable[[LoadRequest], bool]
     load: Callable[[LoadRequest], Any]
 
@@ -97,6 +112,27 @@ def _is_image(request: LoadRequest) -> bool:
     return isinstance(request.source, nn.Module) and callable(request.preprocessor) and not is_tokenizer
 
 
+def _is_language_model(request: LoadRequest) -> bool:
+    from torch import nn
+
+    asks_for_prompt = request.template is not None or request.continuations is not None
+    if isinstance(request.source, nn.Module):
+        from rationales.models.recognition import is_language_model
+
+        return asks_for_prompt or is_language_model(request.source)
+    if not isinstance(request.source, (str, os.PathLike)):
+        return False
+    return request.pretrained_kind == "prompt" or (asks_for_prompt and str(request.source) not in CATALOGUE)
+
+
+def _is_image_text(request: LoadRequest) -> bool:
+    if request.preprocessor is None:
+        return request.pretrained_kind == "image-text"
+    from rationales.models.multimodal.loading import is_image_text_preprocessor
+
+    return is_image_text_preprocessor(request.preprocessor)
+
+
 def _loader(module: str, function: str, *options: str) -> Callable[[LoadRequest], Any]:
     """Loads a model by a function that is imported when it is called, with these fields of the request."""
 
@@ -107,9 +143,19 @@ def _loader(module: str, function: str, *options: str) -> Callable[[LoadRequest]
     return load
 
 
+PROMPT_OPTIONS = ("template", "chat", "continuations", "explain_prompt", "length_normalised", "calibrated")
+
+
 def _load_text(request: LoadRequest) -> Any:
-    """A classifier with its tokenizer, or else a function from texts to probabilities."""
+    """A language model with its prompt, a classifier with its tokenizer, or a function from texts to probabilities."""
     from rationales.models.function.sources import is_text_function
+
+    if _is_language_model(request):
+        options = ("unit", "segment", "overlap", "labels", *PROMPT_OPTIONS)
+        return _loader("rationales.models.prompt.loading", "load_prompt", *options)(request)
+    for name in PROMPT_OPTIONS:
+        if getattr(request, name):
+            raise OptionError(f"{name} is for language models, which classify by a prompt; this is no such model")
 
     if is_text_function(request.source, request.preprocessor):
         return _loader("rationales.models.function.model", "load_function", "unit", "labels")(request)
@@ -128,6 +174,16 @@ _AUDIO = Kind(
 )
 # In the order in which they are tried: text is last and takes everything else.
 KINDS = (
+    Kind(
+        name="image-text",
+        noun="image-text pair",
+        units="words and pixels",
+        inputs_at_once=32,
+        suggested_baselines="'unk; black', 'mask; noise', 'pad; blur-20'",
+        default_model="",
+        recognise=_is_image_text,
+        load=_loader("rationales.models.multimodal.loading", "load_image_text", "labels"),
+    ),
     _AUDIO,
     # loaded as `audio`; the model is of this kind if its front end returns spectrograms
     replace(_AUDIO, name="spectrogram", units="bins", inputs_at_once=16),

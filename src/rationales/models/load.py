@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rationales.models.audio.model import AudioModel
     from rationales.models.function.model import FunctionModel
     from rationales.models.image.model import ImageModel
+    from rationales.models.multimodal.model import ImageTextModel
     from rationales.models.text.model import TextModel
 
 
@@ -34,15 +35,21 @@ def load(
     sample_rate: int | None = None,
     frame: float | None = None,
     fit: str | None = None,
+    template: Any = None,
+    chat: bool = False,
+    continuations: Sequence[str] | None = None,
+    explain_prompt: bool = False,
+    length_normalised: bool = False,
+    calibrated: bool = False,
     trust_remote_code: bool = False,
-) -> TextModel | ImageModel | AudioModel | FunctionModel:
-    """Make a classifier explainable.
+) -> TextModel | ImageModel | ImageTextModel | AudioModel | FunctionModel:
+    """Make a classifier explainable, or a language model that classifies by a prompt.
 
-    `source`: nothing (the embedded sentiment model), a name of `rationales models`, a Hugging Face id or a folder (its
-    configuration tells whether it classifies texts, images or sounds), a module (then also give its tokenizer, image
-    processor or feature extractor, or a callable that turns a PIL image into a tensor), a list of text models that
-    share one tokenizer and are explained together, a `transformers.pipeline` for text, image or audio classification,
-    or a function of texts.
+    `source`: nothing (the embedded sentiment model), a name of `rationales models`, a Hugging Face id or a folder
+    (its configuration tells whether it classifies texts, images, sounds or images with a text), a module (then also
+    give its tokenizer, image processor or feature extractor, or a callable that turns a PIL image into a tensor), a
+    list of text models that share one tokenizer and are explained together, a `transformers.pipeline` for text, image
+    or audio classification, or a function of texts.
 
     A function of texts is a callable from a list of texts to probabilities, (texts, classes) or (texts,), or anything
     with `predict_proba`, such as a scikit-learn pipeline; a classifier of vectors is given with what makes the vectors,
@@ -54,10 +61,23 @@ def load(
     mask, unk, zero, mean, a word of the vocabulary, or a vector, by default the first of these that the tokenizer has;
     `segment` is the tokens per segment, by default all that the model takes, and `overlap` the tokens segments share.
 
+    Language models: a causal language model (a module, an id, a folder, a peft adapter's folder, a GGUF file, or
+    "smollm2") classifies by `template`, a text with `{text}` where the input goes, a file that holds one, or a
+    `PromptTemplate`, and `labels`, the words that it chooses from behind the prompt; their likelihoods, normalised, are
+    the probabilities. `chat`: the template is the user's turn of a chat. `length_normalised`: likelihoods per token.
+    `calibrated`: relative to those of an empty text. `explain_prompt`: units are the words of the whole prompt.
+    `continuations`, in place of labels and template: inputs are prompts, and explained is why one of these words
+    follows and not another. `baseline` is by default the embedding that tells the model least; `device="auto"` spreads
+    a model over all devices.
+
     Images: `baseline` is one or several of black, white, mean, noise, blur-N and images of yours (a path, a PIL image,
     an array), by default those that tell the model least; `fit` is how an image that is not square is fitted into the
     model: crop, pad or squash, by default as its preprocessing does it; `labels` names the classes of a module that
     does not name them itself.
+
+    Images with a text: a module `module(pixel_values=…, input_ids=…, attention_mask=…)` that returns logits goes with a
+    tuple (tokenizer, image processor), or with its Hugging Face processor; CLIP, BLIP (matching) and ViLT (questions,
+    classification) are known. `baseline` is {"text": "mask", "image": "black"}, or "mask; black".
 
     Sounds: `sample_rate` is what a module expects, for inputs (S, samples) or, with a callable that turns samples into
     (frames, bins), (S, frames, bins); `frame` the seconds of a waveform that are kept or replaced as one;
@@ -77,8 +97,14 @@ def load(
         frame=frame,
         fit=fit,
         trust_remote_code=trust_remote_code,
+        template=template,
+        chat=chat,
+        continuations=continuations,
+        explain_prompt=explain_prompt,
+        length_normalised=length_normalised,
+        calibrated=calibrated,
     )
-    model: TextModel | ImageModel | AudioModel | FunctionModel = recognised_kind(request).load(request)
+    model: TextModel | ImageModel | ImageTextModel | AudioModel | FunctionModel = recognised_kind(request).load(request)
     return model
 
 
@@ -91,7 +117,7 @@ def as_model(source: Any) -> Model:
         return load(source)
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], nn.Module):
         return load(*source)
-    if is_text_function(source):
+    if is_text_function(source) or unwrapped(source, None)[1] is not None:
         return load(source)
     if isinstance(source, nn.Module):
         name = type(source).__name__

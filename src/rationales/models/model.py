@@ -19,7 +19,7 @@ class InputDescription:
     """The fields of a Rationale that depend on the kind of input."""
 
     text: str
-    units: Any  # tuple of Unit, or Grid, Frames, Spectrogram
+    units: Any  # tuple of Unit, or Grid, TextAndImage, Frames, Spectrogram
     scores: np.ndarray  # (units,)
     pair: str | None = None
     image: np.ndarray | None = None  # (height, width, 3) uint8
@@ -40,7 +40,7 @@ class Model(Protocol):
 
     @property
     def kind(self) -> str:
-        """Kind of input: text, image, audio or spectrogram."""
+        """Kind of input: text, image, image-text, audio or spectrogram."""
 
     @property
     def unit(self) -> str:

@@ -42,6 +42,31 @@ def load_pretrained(task: str, reader: str, where: str, preprocessor: Any, remot
     return module, loaded
 
 
+def load_architecture(where: str, preprocessor: Any, remote: bool) -> tuple[nn.Module, Any]:
+    """The image-text model at a hub id or in a folder, by the class that its configuration names.
+
+    With `preprocessor`, or else the tokenizer and the image processor saved with it.
+    """
+    import transformers
+
+    folder = Path(where)
+    if folder.is_dir():
+        check_folder(folder)
+    options = {"trust_remote_code": remote, "local_files_only": folder.is_dir() or not hub_reachable()}
+    try:
+        with quiet_transformers():
+            names = transformers.AutoConfig.from_pretrained(where, **options).architectures or [""]
+            module, report = getattr(transformers, names[0]).from_pretrained(where, **WEIGHTS, **options)
+            readers = preprocessor or (
+                transformers.AutoTokenizer.from_pretrained(where, **options),
+                transformers.AutoImageProcessor.from_pretrained(where, **options),
+            )
+    except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
+        raise ModelError(load_error(where, error, remote)) from error
+    check_report(where, report, getattr(module.config, "num_labels", 2))
+    return module, readers
+
+
 def hub_reachable() -> bool:
     """Whether the hub's host name resolves; without this check huggingface_hub retries for half a minute."""
     from huggingface_hub import constants

@@ -1,35 +1,50 @@
-"""Recognises what kind of classifier a Hugging Face id or folder holds, by its configuration."""
+"""Recognises what a Hugging Face id or folder holds, by its configuration: a classifier or a language model."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from rationales.errors import ModelError
+from rationales.models.multimodal.architectures import ARCHITECTURES
+from rationales.models.multimodal.pair_network import is_pair_network
 from rationales.models.pretrained import hub_reachable
 from rationales.models.quiet import quiet_transformers
 
 # XForTaskClassification, as transformers calls them; audio comes first: some of its classes are …ForSequence…
+ADAPTER_FILE, GGUF = "adapter_config.json", ".gguf"  # of a peft adapter; the end of a file's name
+LANGUAGE_MODEL = "prompt"  # kind of a causal language model, which classifies by a prompt
 TASKS = {"audio": "Audio", "image": "Image", "text": "Sequence"}
 
 
 def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
-    """`text`, `image` or `audio` for a hub id or a folder; None where its configuration cannot be read.
+    """`text`, `image`, `audio`, `image-text` or `prompt` for a hub id, a folder or a file; None if it cannot be read.
 
-    Raises a ModelError for a configuration that belongs to no classifier, such as that of a bare encoder.
+    `prompt` is a causal language model, also as a GGUF file or an adapter. Raises a ModelError for a configuration that
+    belongs to neither a classifier nor a language model, such as that of a bare encoder.
     """
+    if name.endswith(GGUF) or (Path(name) / ADAPTER_FILE).is_file():
+        return LANGUAGE_MODEL
+    if is_pair_network(Path(name)):
+        return "image-text"
     config = _configuration(name, trust_remote_code)
     if config is None:
         return None
     architectures = [str(architecture) for architecture in getattr(config, "architectures", None) or ()]
+    if any(architecture in ARCHITECTURES for architecture in architectures):
+        return "image-text"
     kinds = [kind for kind in TASKS if _is_classifier(config, architectures, kind)]
     if kinds:
         return kinds[0]
+    if any(map(is_causal_class, architectures)):
+        return LANGUAGE_MODEL
     if not architectures:
         return None
     raise ModelError(
         f"{name} is no trained classifier: its configuration names {', '.join(architectures)}; "
-        "give a model that was fine-tuned to classify texts, images or sounds"
+        "give a model that was fine-tuned to classify texts, images, sounds or images with texts"
     )
 
 
@@ -59,3 +74,16 @@ def _is_classifier(config: Any, architectures: list[str], kind: str) -> bool:
         return config.model_type in names
     known = {name for value in names.values() for name in ([value] if isinstance(value, str) else value)}
     return any(name in known or name.endswith(f"For{task}Classification") for name in architectures)
+
+
+def is_language_model(module: nn.Module) -> bool:
+    """Whether a module is a causal language model, also inside an adapter of peft."""
+    base = module.get_base_model() if hasattr(module, "get_base_model") else module
+    return is_causal_class(type(base).__name__)
+
+
+def is_causal_class(name: str) -> bool:
+    """Whether a class of this name is a causal language model of transformers."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values() or name.endswith(("ForCausalLM", "LMHeadModel"))

@@ -34,7 +34,7 @@ from rationales.pipeline.scoring import (
     shaped_scores,
 )
 from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
-from rationales.rationale import Note, Rationale, Rule, by_label
+from rationales.rationale import Note, Rationale, Rule, TextAndImage, by_label
 from rationales.version import __version__
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
@@ -161,21 +161,22 @@ def explain(
     """Why the model decided so.
 
     `model`: of `rationales.load`, or what it loads: a name, a folder or a tuple (module, tokenizer). `inputs`: for a
-    text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for a model of sounds
-    a path or a tuple (samples, rate); or a list of these, or anything that lists them (a generator, an array of texts,
-    a column of a data frame): then a list comes out, all explained together. `target`: the label to explain, or one for
-    each input; by default what the model predicts. `against`: another label, or one for each input: why the target
-    rather than this one; explained is then logit(target) - logit(against) alone. `method`: a name, or a
-    method object of your own (`rationales.Method`). `options`: those of a method given by name. `smooth`:
-    width of a Gaussian over neighbouring units, for any method. `shape`: "clauses" selects the rationale in spans, as
-    people mark clauses, also for a method that scores single words (a method that chooses spans itself, as marc does,
-    keeps them); "none" selects it by the scores of single units. `snap`: spans that cut a phrase are moved by a word or
-    two where the model does not mind. Scores stay as they are with either. `threshold`, `share` or `top`: which units
-    make the rationale (score above it, that share of all units, that many), in place of the method's own rule and of
-    its shape; the probabilities are those of this selection. `curve`: also ask the model about selections of other
-    sizes (`Rationale.curve`). `plain_baseline`: for images whose baselines are chosen by the model, whether a rationale
-    is checked on the least informative plain colour alone, at nearly no cost; by default where the method's scores do
-    not depend on baselines (grad-cam, saliency). `progress` is called with the share done, from 0 to 1.
+    text model a text or a tuple (text, pair), for an image model a path, a PIL image or an array, for an image-text
+    model a tuple (image, text), for a model of sounds a path or a tuple (samples, rate); or a list of these, or
+    anything that lists them (a generator, an array of texts, a column of a data frame): then a list comes out, all
+    explained together. `target`: the label to explain, or one for each input; by default what the model predicts.
+    `against`: another label, or one for each input: why the target rather than this one; explained is then
+    logit(target) - logit(against) alone. `method`: a name, or a method object of your own (`rationales.Method`).
+    `options`: those of a method given by name. `smooth`: width of a Gaussian over neighbouring units, for any method.
+    `shape`: "clauses" selects the rationale in spans, as people mark clauses, also for a method that scores single
+    words (a method that chooses spans itself, as marc does, keeps them); "none" selects it by the scores of single
+    units. `snap`: spans that cut a phrase are moved by a word or two where the model does not mind. Scores stay as
+    they are with either. `threshold`, `share` or `top`: which units make the rationale (score above it, that share of
+    all units, that many), in place of the method's own rule and of its shape; the probabilities are those of this
+    selection. `curve`: also ask the model about selections of other sizes (`Rationale.curve`). `plain_baseline`: for
+    images whose baselines are chosen by the model, whether a rationale is checked on the least informative plain
+    colour alone, at nearly no cost; by default where the method's scores do not depend on baselines (grad-cam,
+    saliency). `progress` is called with the share done, from 0 to 1.
     """
     if not isinstance(model, Model):
         model = as_model(model)
@@ -192,7 +193,7 @@ def explain(
     check_option("snap", snap, "bool", ())
     resolved_method = resolve_method(method, options, model.kind)
     if plain_baseline is None:
-        plain_baseline = not resolved_method.uses_baselines
+        plain_baseline = not resolved_method.depends_on_baselines()
     check_option("plain_baseline", plain_baseline, "bool", ())
     request = _Request(
         method=resolved_method,
@@ -276,7 +277,7 @@ def _score(
         rules, chosen = choice.rules, choice.selected
     else:
         rules = [request.rule] * batch.inputs
-        chosen = [request.rule.select(values.numpy()) for values in scores]
+        chosen = selection.select_by_rule(request.rule, scores, batch)
     by_rule, selected_by = chosen, ["scores"] * batch.inputs
     if choice is not None and row_span_scores is not None:
         rules = [selection.rule_on_scores(rule, chosen_units) for rule, chosen_units in zip(rules, chosen, strict=True)]
@@ -301,7 +302,7 @@ def _score(
     _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
     steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
     notes = attribution.notes or [[] for _ in range(batch.inputs)]
-    if model.kind == "image":  # resized to the image, which the device does faster
+    if model.kind in ("image", "image-text"):  # resized to the image, which the device does faster
         scores = unit_scores
     return _Scored(
         target=target,
@@ -340,8 +341,9 @@ def _describe(
     description = model.describe(encoded, scored.scores[number])
     baseline = description.baseline or model.baseline
     rule = scored.rules[number]
-    if description.read_mask is not None:  # a share of what the model reads is another share of the whole image
-        rule = rule.as_threshold(description.scores[description.read_mask])
+    if description.read_mask is not None:
+        words = len(description.units.words) if isinstance(description.units, TextAndImage) else 0
+        rule = selection.rule_at_image_size(rule, description.scores, description.read_mask, words)
     selected, by_rule, method = scored.selected[number], scored.by_rule[number], request.method
     notes = selection_notes(
         SelectionSummary(

@@ -23,7 +23,7 @@ from rationales.models.model import Model
 from rationales.options import check_option
 
 SHAPES = ("clauses", "none")  # of the rationale
-KINDS_ON_A_GRID = ("image", "spectrogram")  # of input, in which there are no clauses
+KINDS_ON_A_GRID = ("image", "image-text", "spectrogram")  # of input, in which there are no clauses
 
 
 def lists_inputs(inputs: Any) -> bool:
@@ -141,7 +141,7 @@ def shaped_scores(
     """
     scores, span_scores = attribution.scores, attribution.span_scores
     smoothed = scores if smooth is None else smooth_scores(scores, batch, smooth)
-    if shape == "none" or (span_scores is None and batch.grid is not None):
+    if shape == "none" or (span_scores is None and batch.pixel_grid is not None):
         return smoothed, None
     if span_scores is not None and smooth is not None:
         span_scores = smooth_scores(span_scores, batch, smooth)

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rationales.errors import OptionError
 from rationales.models.batch import Batch
+from rationales.models.batch.rows import Part
 from rationales.models.kinds import kind_named
 from rationales.rationale import Curve, Note, Rule, by_label
 
@@ -23,7 +25,7 @@ REDUNDANT = 0.9  # a complement with this share of the full input's probability 
 class SelectionSummary:
     """The facts about one result that the checks use."""
 
-    kind: str  # of the model: text, image, audio, spectrogram
+    kind: str  # of the model: text, image, image-text, audio, spectrogram
     unit: str
     target: str
     probabilities: Mapping[str, Mapping[str, float]]  # full, rationale, complement, baseline -> label -> probability
@@ -114,12 +116,13 @@ def choose_rules(
     best, best_rank = [rules[0]] * batch.inputs, [(-1, -1.0)] * batch.inputs
     selected: list[Tensor] = [torch.empty(0)] * batch.inputs
     predictions = torch.full((2, *full.shape), torch.nan, device=full.device, dtype=full.dtype)
-    ranked = _ranked(rules, scores)
+    ranked = _ranked(rules, scores, batch.parts)
     unsettled = list(range(batch.inputs))
+    parts = batch.parts
     for group in _groups(rules, batch):
         remaining = batch if len(unsettled) == batch.inputs else batch.take(unsettled)
         values = [ranked[number] for number in unsettled]
-        masks = [[_select(rule, unit_values) for unit_values in values] for rule in group]
+        masks = [[_select(rule, unit_values, parts) for unit_values in values] for rule in group]
         keep = torch.stack([remaining.spread(by_input) for by_input in masks])  # (rules, S, n)
         required = [SUFFICIENT * full_input[number] for number in unsettled]
         predicted = _predict(remaining, keep, target[unsettled], required)  # (2, rules, inputs, classes)
@@ -164,7 +167,7 @@ def _groups(rules: Sequence[Rule], batch: Batch) -> Iterator[Sequence[Rule]]:
 
 def _complements_later(batch: Batch) -> bool:
     """Whether complements are asked about only where they matter: where each row is expensive, and a pass is not."""
-    return batch.grid is not None and batch.device.type == "cpu"
+    return batch.pixel_grid is not None and batch.device.type == "cpu"
 
 
 def _predict(batch: Batch, keep: Tensor, target: Tensor, required: Sequence[float]) -> Tensor:
@@ -197,13 +200,23 @@ def _ask_missing_complements(batch: Batch, selected: Sequence[Tensor], predictio
         predictions[1, missing] = subset.predict((1 - keep) * subset.rows.real)
 
 
-def _ranked(rules: Sequence[Rule], scores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
-    """Scores of each input and, where a rule counts units, their ranks: 0 is the best; of equal scores the first."""
+def _ranked(
+    rules: Sequence[Rule], scores: Sequence[Tensor], parts: Sequence[Part]
+) -> list[tuple[Tensor, Tensor | None]]:
+    """Scores of each input and, where a rule counts units, their ranks in their part: 0 is the best.
+
+    Of equal scores the first is the better.
+    """
     if all(rule.threshold is not None for rule in rules):
         return [(values, None) for values in scores]
-    if len({len(values) for values in scores}) == 1:  # images: one sort for all
+    if len({len(values) for values in scores}) == 1 and len(parts) == 1:  # images: one sort for all
         return list(zip(scores, _ranks(torch.stack(list(scores))), strict=True))
-    return [(values, _ranks(values)) for values in scores]
+    return [(values, torch.cat([_ranks(piece) for piece in _part_values(values, parts)])) for values in scores]
+
+
+def _part_values(values: Tensor, parts: Sequence[Part]) -> list[Tensor]:
+    """(units,) of one input -> the values of each part; the last part of an input may be shorter than in a batch."""
+    return [values[unit_part.units] for unit_part in parts] if len(parts) > 1 else [values]
 
 
 def _ranks(scores: Tensor) -> Tensor:
@@ -212,14 +225,34 @@ def _ranks(scores: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(-1, order, positions)
 
 
-def _select(rule: Rule, ranked: tuple[Tensor, Tensor | None]) -> Tensor:
-    """(units,) bool: `Rule.select` on the device of the scores."""
+def _select(rule: Rule, ranked: tuple[Tensor, Tensor | None], parts: Sequence[Part]) -> Tensor:
+    """(units,) bool: `Rule.select` on the device of the scores; a share is taken of each part."""
     scores, ranks = ranked
     if rule.threshold is not None:
         return scores > rule.threshold
     if ranks is None:
         raise ValueError("a rule that counts units needs their ranks")
-    return ranks < rule.count(len(scores))
+    return torch.cat([piece < rule.count(len(piece)) for piece in _part_values(ranks, parts)])
+
+
+def select_by_rule(rule: Rule, scores: Sequence[Tensor], batch: Batch) -> list[np.ndarray]:
+    """(units,) bool for each input: what a user's rule selects; a share is taken of each part."""
+    if rule.top is not None and len(batch.parts) > 1:
+        raise OptionError("top counts units, and words and pixels cannot be counted together; give share or threshold")
+    ranked = _ranked([rule], scores, batch.parts)
+    return [_select(rule, values, batch.parts).cpu().numpy() for values in ranked]
+
+
+def rule_at_image_size(rule: Rule, scores: np.ndarray, read_mask: np.ndarray, words: int) -> Rule:
+    """The rule as a threshold, by the scores (units,) of what the model reads; of words and of pixels each its own.
+
+    A share of what the model reads is another share of the whole image. `words`: number of words before the pixels.
+    """
+    pixel_rule = rule.as_threshold(scores[words:][read_mask[words:]])
+    if words == 0 or rule.threshold is not None:
+        return pixel_rule
+    threshold = rule.as_threshold(scores[:words]).threshold
+    return Rule(threshold=threshold, pixel_threshold=pixel_rule.threshold)
 
 
 SIZES = (0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 0.9, 1)  # shares of the units

@@ -8,6 +8,8 @@ import numpy as np
 
 from rationales.rationale import Rationale
 
+HALF_KEPT = 0.5  # a mask that keeps anything keeps some unit more than this
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -31,12 +33,19 @@ class Scale:
 def scale_of(rationale: Rationale) -> Scale:
     """The scale of a rationale: keeps are absolute, other scores relative to the strongest of this input.
 
-    Scores in [0, 1] count as keeps where the rule is a fixed threshold in that range, which only keeps have.
+    Scores in [0, 1] count as keeps where the rule is a threshold in that range and the highest score is above
+    `HALF_KEPT`, or nothing is selected: the drops of a probability are in [0, 1], too, but mostly far below.
     """
     finite = rationale.scores[np.isfinite(rationale.scores)].astype(np.float64)
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     threshold = rationale.rule.threshold
-    if low >= 0 and high <= 1 and threshold is not None and 0 < threshold < 1:
+    if (
+        threshold is not None
+        and 0 < threshold < 1
+        and low >= 0
+        and high <= 1
+        and (high > HALF_KEPT or high <= threshold)
+    ):
         return Scale(0.0, 1.0, 1.0, keeps=True)
     peak = max(abs(low), abs(high)) or 1.0
     low, high = min(low, 0.0), max(high, 0.0)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch
+from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch, TextAndImage
 
 if TYPE_CHECKING:
     from rationales.pipeline.word_candidates import Candidate, CandidateList
@@ -45,6 +45,8 @@ def count(number: int, noun: str) -> str:
 
 def selection_size(rationale: Rationale) -> str:
     """'2 spans · 7 of 120 words', '1 region · 6.2 % of the image · 31 of 500 pixels'."""
+    if isinstance(rationale.units, TextAndImage):
+        return f"{selection_size(rationale.text_part)} · {selection_size(rationale.image_part)}"
     selected, total = int(rationale.selected().sum()), len(rationale.units)
     if isinstance(rationale.units, Grid):
         share = f"{percent(selected / max(total, 1))} of the {input_noun(rationale)}"
@@ -99,6 +101,8 @@ def listed_labels(rationale: Rationale) -> tuple[str, ...]:
 def input_size(rationale: Rationale) -> str:
     """'image of 640 × 480 pixels', 'sound of 4.68 s'; empty for a text."""
     units = rationale.units
+    if isinstance(units, TextAndImage):
+        return f"image of {units.grid.width} × {units.grid.height} pixels with a text of {len(units.words):,} words"
     if isinstance(units, Spectrogram):
         return f"spectrogram of {units.width * units.seconds:.2f} s, {units.width} frames × {units.height} frequencies"
     if isinstance(units, Frames):
@@ -107,9 +111,11 @@ def input_size(rationale: Rationale) -> str:
 
 
 def input_noun(rationale: Rationale) -> str:
-    """The kind of input: 'text', 'image' or 'sound'."""
+    """The kind of input: 'text', 'image' or 'sound'; 'input' for a text and an image."""
     if isinstance(rationale.units, (Frames, Spectrogram)):
         return "sound"
+    if isinstance(rationale.units, TextAndImage):
+        return "input"
     return "image" if isinstance(rationale.units, Grid) else "text"
 
 
@@ -132,7 +138,8 @@ def probability_rows(rationale: Rationale) -> list[tuple[str, str, str, Mapping[
     measured = []
     for key, name, description in MODEL_INPUTS:
         if key in rationale.probabilities:
-            hint = description.format(unit=unit, units=unit + "s")
+            units = "words and pixels" if isinstance(rationale.units, TextAndImage) else unit + "s"
+            hint = description.format(unit=unit, units=units)
             if key == "baseline" and rationale.baseline:
                 hint = f"{hint}: {rationale.baseline}"
             measured.append((key, name.format(input=input_noun(rationale)), hint, rationale.probabilities[key]))
@@ -141,9 +148,13 @@ def probability_rows(rationale: Rationale) -> list[tuple[str, str, str, Mapping[
 
 def rule_text(rationale: Rationale) -> str:
     """The rule that selected the rationale, in words."""
-    rule, ending = rationale.rule, ", then whole word groups" if rationale.selection is not None else ""
+    rule = rationale.rule
+    by_groups = rationale.selection is not None and not isinstance(rationale.units, (Grid, TextAndImage))
+    ending = ", then whole word groups" if by_groups else ""
     if rationale.selected_by == "spans":
         return "connected spans" if rule.share is None else f"{100 * rule.share:g} %, in connected spans"
+    if rule.pixel_threshold is not None:
+        return f"words with a score above {rule.threshold:g}, pixels above {rule.pixel_threshold:g}"
     if rule.threshold is not None:
         return f"score above {rule.threshold:g}{ending}"
     if rule.share is not None:

@@ -12,7 +12,7 @@ from rationales.rationale import Grid, Rationale
 from rationales.report.canvas import canvas, data_uri
 from rationales.report.html.document import asset, footer, head
 from rationales.report.html.marked_text import display_text, embedded_json, escape, right_to_left
-from rationales.study.trials import HumanStudy, Trial
+from rationales.study.trials import HumanStudy, StudyTrial
 
 QUESTIONS = {
     "compare": "Which explanation shows better why the model decided so?",
@@ -64,7 +64,7 @@ def study_page(study: HumanStudy) -> str:
     )
 
 
-def _trial(trial: Trial, task: str) -> Iterator[str]:
+def _trial(trial: StudyTrial, task: str) -> Iterator[str]:
     reference = trial.reference
     yield f'<section class="trial card" data-trial="{escape(trial.identity)}" hidden>'
     yield f'<p class="decision">The model says: <strong>{display_text(reference.target)}</strong></p>'

@@ -36,7 +36,7 @@ class StudyServer(ThreadingHTTPServer):
     def store(self, body: str) -> int:
         """Append the answers in `body`, JSON lines; all of them or, where one is wrong, none. Returns their number."""
         lines = []
-        for number, line in enumerate(filter(str.strip, body.splitlines()), 1):
+        for number, line in enumerate(filter(str.strip, body.split("\n")), 1):
             try:
                 data = json.loads(line)
             except (json.JSONDecodeError, RecursionError):

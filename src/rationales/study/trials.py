@@ -22,7 +22,7 @@ FORMAT = 1  # of the key file
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class StudyTrial:
     """One question to a person: a text or an image and, in a comparison, the two explanations shown as A and B."""
 
     identity: str  # says nothing about methods
@@ -41,7 +41,7 @@ class HumanStudy:
 
     title: str
     task: str
-    trials: tuple[Trial, ...]
+    trials: tuple[StudyTrial, ...]
     seed: int
     identical: int = 0  # comparisons left out because both explanations mark the same units
 
@@ -81,7 +81,7 @@ def make_study(
     if task == "compare" and len(methods) < 2:
         raise OptionError("a comparison needs at least two methods")
     random = np.random.default_rng(seed)
-    trials: list[Trial] = []
+    trials: list[StudyTrial] = []
     identical = 0
     for number in range(count):
         listed = [rationales[method][number] for method in methods]
@@ -94,7 +94,7 @@ def make_study(
             order = random.permutation(group).tolist() if task == "compare" else list(group)
             identity = f"t{len(trials) + 1}"
             trials.append(
-                Trial(identity, tuple(listed[index] for index in order), tuple(methods[index] for index in order))
+                StudyTrial(identity, tuple(listed[index] for index in order), tuple(methods[index] for index in order))
             )
     if not trials:
         raise OptionError(
@@ -103,7 +103,7 @@ def make_study(
     return HumanStudy(title or "Why did the model decide so?", task, tuple(trials), seed, identical)
 
 
-def trial_record(trial: Trial) -> dict[str, Any]:
+def trial_record(trial: StudyTrial) -> dict[str, Any]:
     """Plain data of a trial for the key file."""
     reference = trial.reference
     text_units = reference.units if isinstance(reference.units, tuple) else ()

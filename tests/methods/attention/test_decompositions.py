@@ -156,7 +156,7 @@ def test_the_size_of_chunks_changes_nothing(name, monkeypatch):
     assert torch.allclose(build(name).scores(batch, target).scores, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["chefer", "decompx"])
+@pytest.mark.parametrize("name", ["chefer", "transition-attention", "decompx"])
 def test_each_class_is_explained_by_its_own_keyword(name):
     weights = {"boat": (9.0, 0.0, 0.0), "bridge": (0.0, 9.0, 0.0), "loaves": (0.0, 0.0, 9.0)}
     model = rationales.load(*attentive_model(weights, ("sea", "river", "bread")))

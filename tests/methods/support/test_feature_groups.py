@@ -9,20 +9,22 @@ import torch
 
 from rationales.errors import OptionError
 from rationales.methods.support.feature_groups import feature_groups
+from rationales.models.batch.rows import Part
 
 
 def grid(height, width, real=None):
     units = height * width
     real = torch.ones(1, units, dtype=torch.bool) if real is None else real.view(1, units)
     return SimpleNamespace(
-        grid=(height, width), rows=SimpleNamespace(real=real, key=torch.tensor([5])), size=(1, units),
+        pixel_grid=(height, width), parts=(Part(0, units, (height, width)),),
+        rows=SimpleNamespace(real=real, key=torch.tensor([5])), size=(1, units),
         device=real.device, dtype=torch.float32,
     )  # fmt: skip
 
 
 def test_on_a_line_every_unit_plays_for_itself():
     real = torch.tensor([[True, True, False], [True, True, True]])
-    team = feature_groups(SimpleNamespace(grid=None, rows=SimpleNamespace(real=real)))
+    team = feature_groups(SimpleNamespace(pixel_grid=None, rows=SimpleNamespace(real=real)))
     values = torch.rand(4, 2, 3)
     assert team.count.tolist() == [2, 3]
     assert torch.equal(team.spread(values), values)

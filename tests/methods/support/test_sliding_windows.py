@@ -8,18 +8,21 @@ import pytest
 import torch
 
 from rationales.methods.support.sliding_windows import Windows
+from rationales.models.batch.rows import Part
 
 
 def line(*lengths):
     real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return SimpleNamespace(grid=None, rows=SimpleNamespace(real=real), size=tuple(real.shape), device=real.device)
+    return batch_of(real, Part(0, real.shape[1], None))
 
 
 def grid(height, width):
     real = torch.ones(1, height * width, dtype=torch.bool)
-    return SimpleNamespace(
-        grid=(height, width), rows=SimpleNamespace(real=real), size=tuple(real.shape), device=real.device
-    )
+    return batch_of(real, Part(0, height * width, (height, width)))
+
+
+def batch_of(real, *parts):
+    return SimpleNamespace(parts=parts, rows=SimpleNamespace(real=real), size=tuple(real.shape), device=real.device)
 
 
 @pytest.mark.parametrize(("width", "stride"), [(1, 1), (3, 1), (3, 2), (5, 5), (100, 1)])

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import phrases
 
 from rationales.models.batch.rows import windows
 
@@ -50,6 +51,10 @@ class TestWindows:
             for unit, weight in zip(range(window.first, window.last), window.weight, strict=True):
                 total[unit] += weight
         assert total == pytest.approx([1.0] * len(total))
+
+    @given(cases())
+    def test_are_those_found_one_unit_at_a_time(self, case):
+        assert [(window.first, window.last) for window in windows(*case)] == phrases.window_bounds(*case)
 
     @given(cases(share=2))
     def test_share_as_much_as_promised_and_no_more(self, case):

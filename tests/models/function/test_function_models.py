@@ -214,6 +214,15 @@ def test_evaluate_measures_a_function_by_deletion():
     assert np.mean(table["loo-empty"].cells["comprehensiveness"].values) > 0.8
 
 
+def test_the_default_protocol_measures_a_function_by_its_own_baseline():
+    examples = [rationales.Example(str(number), text, label="found") for number, text in enumerate(TEXTS)]
+    table = rationales.evaluate(keyword_model(), examples, methods=["loo-empty"], metrics=["comprehensiveness"])
+    assert table.protocol == replace(find_protocol("marc"), name="marc-functions", removal="baseline")
+    assert np.mean(table["loo-empty"].cells["comprehensiveness"].values) > 0.8
+    with pytest.raises(OptionError, match="deletes words"):
+        rationales.evaluate(keyword_model(), examples, methods=["loo-empty"], protocol="aml")
+
+
 def test_a_pipeline_of_transformers_is_its_network_so_that_gradient_methods_work():
     from transformers import pipeline
 
@@ -225,6 +234,33 @@ def test_a_pipeline_of_transformers_is_its_network_so_that_gradient_methods_work
     assert np.array_equal(rationale.scores, plain.scores)
     returned = {row["label"]: row["score"] for row in wrapped(text, top_k=None)}
     assert rationale.probabilities["full"] == pytest.approx(returned, abs=1e-5)
+
+
+def test_a_cross_encoder_is_its_network_so_that_gradient_methods_work():
+    """An object as sentence-transformers has it, recognised by the module of its class."""
+    module, tokenizer = tiny("bert", labels=1)
+    attributes = {"__module__": "sentence_transformers.cross_encoder.CrossEncoder", "model": module}
+    cross_encoder = type("CrossEncoder", (), {**attributes, "tokenizer": tokenizer})()
+    rationale = rationales.explain(cross_encoder, ("a film", "the bread"), method="input-x-gradient")
+    plain = rationales.explain((module, tokenizer), ("a film", "the bread"), method="input-x-gradient")
+    assert np.array_equal(rationale.scores, plain.scores)
+
+
+def test_a_sentence_transformer_makes_the_vectors_of_a_classifier():
+    """encode takes show_progress_bar, which would else be drawn for every call."""
+    calls = []
+
+    def encode(self, texts, show_progress_bar=True):
+        calls.append(show_progress_bar)
+        return np.array([[float("bridge" in text), 1.0] for text in texts])
+
+    module = "sentence_transformers.SentenceTransformer"
+    encoder = type("SentenceTransformer", (), {"__module__": module, "encode": encode})()
+    classifier = LogisticRegression(C=100).fit([[0, 1], [1, 1]], ["other", "bridges"])
+    rationale = rationales.explain(rationales.load(classifier, encoder), TEXTS[0], method="loo-empty", target="bridges")
+    assert rationale.top(1)[0].text == "bridge"
+    assert calls
+    assert not any(calls)
 
 
 def test_a_pipeline_of_images_is_its_network():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import invisible, texts
 
-from rationales.models.text.units import _words, assign_tokens, sentences, trim, words
+from rationales.models.text.units import assign_tokens, sentences, split_words, trim, words
 
 
 def texts_of(text, extents):
@@ -19,12 +19,12 @@ def texts_of(text, extents):
 
 @given(text=st.text(st.characters(max_codepoint=127), max_size=60) | st.text("ab1.'_- \t\n\x1f", max_size=30))
 def test_plain_text_is_cut_between_spaces_as_it_is_as_a_whole(text):
-    assert words(text) == _words(text)
+    assert words(text) == split_words(text)
 
 
 def test_a_long_chunk_is_cut_as_well():
     text = "see http://" + "a-b.c/" * 40 + " there"
-    assert words(text) == _words(text)
+    assert words(text) == split_words(text)
 
 
 @pytest.mark.parametrize("cut", [words, sentences])

@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
+from rationales.cli.inputs import prompt_options
 from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
 
@@ -38,6 +39,10 @@ def check(
         Literal["text", "json", "github"],
         Option("--format", help="text, one JSON object, or annotations of GitHub Actions."),
     ] = "text",
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     device: shared.Device = None,
     trust_remote_code: shared.Trust = False,
 ) -> None:
@@ -56,6 +61,7 @@ def check(
     """
     if not record.is_file():
         raise OptionError(f"there is no record {record}; write it by 'rationales explain --file texts.csv --json'")
+    of_prompt = prompt_options(labels, template, continuations, prompt)
     prepare_libraries()
     from rationales.report.terminal.progress import progress, waiting
 
@@ -73,7 +79,9 @@ def check(
         limits = DriftLimits(min_rank, min_overlap, max_flips)
         recorded = read_record(record)
         options: dict[str, Any] = {"unit": recorded[0].unit, "baseline": recorded[0].baseline, "device": device}
-        loaded = rationales.load(model or recorded[0].model, **options, trust_remote_code=trust_remote_code)
+        loaded = rationales.load(
+            model or recorded[0].model, **options, **of_prompt, trust_remote_code=trust_remote_code
+        )
     with progress(f"explaining {len(recorded):,} texts again") as report:
         repeated = repeat_record(loaded, recorded, report)
     drift = compare_with_record(recorded, repeated, limits)

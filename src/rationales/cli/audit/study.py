@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, method_rows
+from rationales.cli.inputs import check_kind, check_outputs, check_rule, load_model, method_rows, prompt_options
 from rationales.cli.sources import gather
 from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import InputError, OptionError
@@ -43,6 +43,10 @@ def make(
     task: Annotated[Literal["compare", "mark"], Option(help="Compare two explanations, or mark words.")] = "compare",
     methods: Annotated[list[str] | None, shared.methods_option("marc,occlusion")] = None,
     model: shared.ModelName = None,
+    labels: shared.Labels = None,
+    template: shared.Template = None,
+    continuations: shared.Continuations = None,
+    prompt: shared.Prompt = None,
     limit: Annotated[int | None, Option(min=1, help="The first so many inputs.")] = None,
     text_column: Annotated[str | None, Option(help="The column of a table that holds the texts.")] = None,
     title: Annotated[str, Option(help="The heading of the page.")] = "",
@@ -66,6 +70,7 @@ def make(
     """
     check_rule(threshold, share, top)
     key_file = key_path(out)
+    of_prompt = prompt_options(labels, template, continuations, prompt)
     check_outputs(inputs, out, key_file)
     rows = method_rows(methods or ["marc,occlusion"])
     is_image = any(path.is_dir() for path in inputs) or all(
@@ -86,7 +91,7 @@ def make(
         from rationales.study.page import study_page
         from rationales.study.trials import make_study
 
-        loaded = load_model(model, sources.kind, device=device, trust_remote_code=trust_remote_code)
+        loaded = load_model(model, sources.kind, device=device, trust_remote_code=trust_remote_code, **of_prompt)
         check_kind(loaded, sources.kind)
         entries = resolve_entries(rows, None, loaded.kind)[: len(rows)]
     explained: dict[str, Any] = {}

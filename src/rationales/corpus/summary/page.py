@@ -22,7 +22,7 @@ from rationales.corpus.summary.statistics import (
     top_words,
 )
 from rationales.errors import RationalesError
-from rationales.report.html.document import asset, footer, head
+from rationales.report.html.document import asset, footer, head, scrollable
 from rationales.report.html.marked_text import display_text, escape
 from rationales.report.html.page import page
 from rationales.report.wording import percent
@@ -58,11 +58,22 @@ def write_report(results: CorpusResults, folder: Path | None = None) -> Path:
     except OSError as error:
         raise RationalesError(f"cannot make the folder {home}: {error.strerror}") from None
     for position in sorted(_listed_positions(statistics)):
-        content = page(results.record(f"#{position}"))
+        content = _record_page(results, position)
         store(home / RECORD_PAGES / f"{position}.html", content.encode("utf-8", "replace"))
     index = home / "index.html"
     store(index, corpus_page(results, statistics).encode("utf-8", "replace"))
     return index
+
+
+def _record_page(results: CorpusResults, position: int) -> str:
+    """The page of one record, with all methods side by side and a link to the corpus."""
+    rationales = results.record(f"#{position}")
+    back = '<a href="../index.html">All of the corpus</a>'
+    if len(rationales) == 1:
+        return page(rationales, ending=f'<p class="caption">{back}</p>')
+    title = rationales[0].name or f"#{position}"
+    lead = f'<header class="lead"><h1>{display_text(title)}</h1><p>{back}</p></header>'
+    return page(rationales, titles=results.methods, lead=lead, name=title)
 
 
 def corpus_page(results: CorpusResults, statistics: dict[str, MethodStatistics]) -> str:
@@ -187,7 +198,7 @@ def _record_sections(statistics: MethodStatistics) -> Iterator[str]:
     for name, heading, caption in RECORD_LISTS:
         body = "".join(map(_record_row, getattr(statistics, name).listed()))
         table = _listing(("Record", "", "label", "full", "rationale"), body)
-        yield f'<section><h3>{heading}</h3><p class="caption">{caption}</p><div class="wide">{table}</div></section>'
+        yield f'<section><h3>{heading}</h3><p class="caption">{caption}</p>{scrollable(table, heading)}</section>'
 
 
 def _record_row(record: dict[str, Any]) -> str:

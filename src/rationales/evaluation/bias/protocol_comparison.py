@@ -21,9 +21,10 @@ from rationales.evaluation.bias.ranking import kendall, kendall_interval, rank_r
 from rationales.evaluation.bias.removal_operations import resolve_protocols, shared_operations
 from rationales.evaluation.collecting import Progress, progress_of_step
 from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.faithfulness.removal import protocol_for
 from rationales.evaluation.metrics import METRICS, check_metric_names, direction
 from rationales.evaluation.preparation import prepare_evaluation
-from rationales.evaluation.protocols import FILL, Protocol, find_protocol
+from rationales.evaluation.protocols import FILL, Protocol
 from rationales.evaluation.tables.table import Table, short
 from rationales.files import write_text
 from rationales.methods import Method
@@ -148,7 +149,7 @@ def compare_protocols(
     """
     model = as_model(model)
     resolved = resolve_protocols(protocols, base, model.kind)
-    names = compared_metrics(metrics, find_protocol(base, model.kind))
+    names = compared_metrics(metrics, protocol_for(base, model))
     entries = resolve_entries(methods, smooth, model.kind)
     with tempfile.TemporaryDirectory() as folder:
         prepared = [

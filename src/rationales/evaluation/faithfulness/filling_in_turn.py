@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import Protocol
 
@@ -71,7 +70,7 @@ def _follow(encoded: EncodedText, replaced: int, source: TextInput) -> EncodedTe
         if unit.text_index != text_index or unit.end <= prefix:
             return unit
         if unit.start >= len(before) - suffix:
-            return replace(unit, start=unit.start + shift, end=unit.end + shift)
+            return unit._replace(start=unit.start + shift, end=unit.end + shift)
         return Unit(after[prefix : len(after) - suffix], prefix, len(after) - suffix, text_index)
 
     return EncodedText(source, tuple(map(moved, encoded.units)), ())

@@ -18,8 +18,8 @@ from rationales.errors import InputError, OptionError
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves, concatenate_curves
 from rationales.evaluation.faithfulness.image_scores import to_model_grid
 from rationales.evaluation.faithfulness.levels import LevelSelections, check_scores, select_levels
-from rationales.evaluation.faithfulness.removal import Variants, variant_probabilities
-from rationales.evaluation.protocols import FILL, Protocol, find_protocol
+from rationales.evaluation.faithfulness.removal import Variants, protocol_for, variant_probabilities
+from rationales.evaluation.protocols import FILL, Protocol
 from rationales.models.batch.rows import content_key
 from rationales.models.image.encoded import EncodedImage
 from rationales.models.model import Model
@@ -50,7 +50,7 @@ def measure_faithfulness(
     label needs none. `gold`: the right classes, for protocols that leave out what is misclassified. `filler`: the
     masked language model of removal `fill`.
     """
-    resolved = find_protocol(protocol, model.kind)
+    resolved = protocol_for(protocol, model)
     if len(scores) != len(inputs) or (targets is not None and len(targets) != len(inputs)):
         raise OptionError(f"{len(inputs)} inputs, {len(scores)} scores, {len(targets or inputs)} targets: not the same")
     if not inputs:
@@ -111,7 +111,7 @@ def measure_rationales(
         else:
             raise InputError(f"the result for {rationale.name or 'an input'} is neither of a text nor of an image")
     measured_targets: Sequence[str | int | None] | None = targets
-    if targets is None and find_protocol(protocol, model.kind).label != "predicted":
+    if targets is None and protocol_for(protocol, model).label != "predicted":
         measured_targets = [rationale.target for rationale in rationales]
     return measure_faithfulness(model, inputs, scores, measured_targets, protocol, **options)
 

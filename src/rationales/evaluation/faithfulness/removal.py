@@ -14,11 +14,12 @@ from rationales.errors import OptionError
 from rationales.evaluation.faithfulness.filling_in_turn import fill_in_turn
 from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows
-from rationales.evaluation.protocols import DELETE, FILL, IN_TURN, TOKENS, Protocol
+from rationales.evaluation.protocols import DELETE, FILL, FUNCTION_VARIANTS, IN_TURN, TOKENS, Protocol, find_protocol
 from rationales.models.batch import Batch
 from rationales.models.function.model import FunctionModel
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
+from rationales.models.prompt.model import PromptModel
 from rationales.models.text import baselines
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.model import TextModel
@@ -55,6 +56,13 @@ class Variants:
         return Variants(levels.count.T, flip, untouched=None)
 
 
+def protocol_for(requested: str | Protocol, model: Model) -> Protocol:
+    """The protocol of this name for a model: of its kind of input, or of functions, which have no padding token."""
+    if isinstance(requested, str) and isinstance(model, FunctionModel):
+        requested = FUNCTION_VARIANTS.get(requested, requested)
+    return find_protocol(requested, model.kind)
+
+
 def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model:
     """The same model with the removal's baseline in place of its own; itself where the removal has none."""
     if removal in ("baseline", DELETE, FILL):
@@ -62,7 +70,10 @@ def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model
     if isinstance(model, ImageModel):
         return replace(model, baselines=(removal,) if isinstance(removal, str) else removal)
     if not isinstance(model, TextModel) or not isinstance(removal, str):
-        raise OptionError(f"{model.name} cannot have its units replaced by {removal}; use removal='baseline'")
+        raise OptionError(
+            f"{model.name} cannot have its units replaced by {removal}; use a protocol that deletes words, such as "
+            "ferret, or removal='baseline'"
+        )
     name = removal_baseline(model, removal)
     networks = [
         replace(network, baseline=baselines.vector(name, model.tokenizer, network.embedding))
@@ -94,7 +105,8 @@ def variant_probabilities(
     seed: int = 0,
 ) -> Tensor:
     """(K, B, views, classes): probabilities of every variant of every input, averaged over segments, not over views."""
-    removal, bare = protocol.removal, protocol.special == "remove"
+    # what surrounds the text in a prompt is the question, and stays
+    removal, bare = protocol.removal, protocol.special == "remove" and not isinstance(model, PromptModel)
     is_function = isinstance(model, FunctionModel)  # deletes words from the text itself, so that nothing is retokenised
     deleted = removal == DELETE and (is_function or not protocol.retokenise)
     if not isinstance(model, TextModel) and removal in (DELETE, FILL) and not (is_function and deleted):

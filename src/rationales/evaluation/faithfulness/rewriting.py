@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rationales.models.prompt.model import PromptModel
 from rationales.models.text.model import TextModel
 from rationales.models.text.tokens import EncodedText, TextInput, TokenRow
 
@@ -25,8 +26,10 @@ class Rewrite:
 def plain_rows(model: TextModel, texts: Sequence[TextInput], bare: bool) -> list[tuple[TokenRow, ...]]:
     """The rows that the model reads for each text; texts are tokenised together, long ones cut into segments.
 
-    An empty text has only its special tokens. `bare`: special tokens are taken out.
+    An empty text has only its special tokens. `bare`: special tokens are taken out; a prompt stays around its text.
     """
+    if isinstance(model, PromptModel):
+        return model.plain_rows(texts)
     pairs = [source.pair or "" for source in texts] if texts and texts[0].pair is not None else None
     tokenized = model.tokenizer(
         *([source.text for source in texts], *([pairs] if pairs is not None else [])),

@@ -16,6 +16,7 @@ from rationales.evaluation.sanity.weight_groups import randomise, weight_groups
 from rationales.models.classes import Head
 from rationales.models.model import Model
 from rationales.models.pretrained import check_folder, hub_reachable, load_error
+from rationales.models.prompt.model import PromptModel
 from rationales.models.quiet import quiet_transformers
 from rationales.models.text.model import TextModel
 
@@ -52,6 +53,11 @@ def starting_point(model: Model, settings: RetrainingSettings) -> StartingPoint:
     limit = min(settings.max_length, model.limit)
     if settings.start not in (OWN_ENCODER, SCRATCH):
         return _pretrained(model, settings.start, limit)
+    if isinstance(model, PromptModel):
+        raise OptionError(
+            f"ROAR retrains a classifier, and {model.name} is a language model with a prompt; name an encoder that is "
+            "retrained in its place: start=FOLDER (--study start=FOLDER)"
+        )
     network = model.networks[0]
     weight_groups(network.module)  # an error for a module without a head
     module = copy.deepcopy(network.module).float()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rationales.masks.instant.aml.backbone import OWN, BackboneSource
 from rationales.masks.instant.aml.pretraining import pretrain_for_metrics
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
 from rationales.models.text.model import TextModel
@@ -27,6 +28,7 @@ class MaskerPlan:
         "aopc-comprehensiveness",
     )
     finetuning: Mapping[str, object] = field(default_factory=dict)  # options of aml-finetuned
+    backbone: BackboneSource = OWN  # encoder of the attribution networks
 
 
 def train_maskers(
@@ -39,7 +41,14 @@ def train_maskers(
     if missing:
         resume = folder / f"{name}-{'-'.join(missing)}.state"
         maskers = pretrain_for_metrics(
-            model, list(texts), missing, replace(plan.training, seed=seed), plan.losses, resume=resume, data=name
+            model,
+            list(texts),
+            missing,
+            replace(plan.training, seed=seed),
+            plan.losses,
+            backbone=plan.backbone,
+            resume=resume,
+            data=name,
         )
         for metric, masker in maskers.items():
             masker.save(paths[metric])

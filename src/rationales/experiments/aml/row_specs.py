@@ -21,7 +21,9 @@ KIN = {  # metric -> the metrics whose maskers are used where it has none of its
     "log-odds": ("comprehensiveness", "aopc-comprehensiveness"),
 }
 PAPER, OURS, ATTENTION, CONTROL, SELECTED = "paper", "ours", "attention", "control", "selected"
+DECODERS = "decoders"  # rows that only language models can have
 FAML, PAML, RANDOM, DECOMPX, SIG, SOLVEX = "faml", "paml", "random", "decompx", "sequential-ig", "solvex"
+LLM = "llm-ranking"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ ROWS: dict[str, MethodRow] = {
         MethodRow("raw-attention", "raw attention", "raw-attention", ATTENTION),
         MethodRow("attention-rollout", "attention rollout", "attention-rollout", ATTENTION),
         MethodRow("chefer", "Chefer's attribution", "chefer", ATTENTION),
+        MethodRow(LLM, "LLM (asked to rank the words)", "llm-ranking", DECODERS),
         MethodRow(RANDOM, "random", "random", CONTROL),
         MethodRow("faml-selected", "fAML, best of 11 by the metric", "aml-finetuned", SELECTED, has_masker=True),
         MethodRow("marc-selected", "MaRC, best of 11 by the metric", "marc", SELECTED),

@@ -26,7 +26,6 @@ from rationales.masks.instant.masker_file import SHIPPED_MASKER
 from rationales.methods import METHODS, Method, build
 from rationales.methods.selected_by_metric import selected_by_metric
 from rationales.models.catalogue import EMBEDDED
-from rationales.models.load import load
 from rationales.models.text.model import TextModel
 
 PROTOCOL = "aml"
@@ -69,7 +68,7 @@ class ScenarioRun:
     @classmethod
     def open(cls, scenario: Scenario, request: Request, settings: StudySettings, maskers: Path) -> ScenarioRun:
         """Load the model and the texts, and the rows that an earlier run wrote."""
-        model = load(request.model or scenario.model_name, device=request.device)
+        model = scenario.load(request)
         if not isinstance(model, TextModel):
             raise OptionError(f"{model.name} reads no texts; the tables are about classifiers of texts")
         examples = scenario.corpus.examples(request.data, request.limit or DEFAULT_LIMIT)
@@ -137,7 +136,7 @@ class ScenarioRun:
 
     def applies(self, spec: MethodRow) -> bool:
         """Whether the row can be computed: marc-instant has a masker for one model, Solvex takes hours on reviews."""
-        if f"{spec.key}@{self.scenario.corpus.key}" in self.settings.left_out:
+        if f"{spec.key}@{self.scenario.corpus.key}" in self.settings.left_out or not self.scenario.reads(spec):
             return False
         if spec.method == "marc-instant":
             return self.model.name == EMBEDDED and SHIPPED_MASKER.is_file()

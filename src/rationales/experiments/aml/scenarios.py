@@ -9,6 +9,10 @@ from pathlib import Path
 from rationales.data import Example, read_data
 from rationales.errors import OptionError
 from rationales.evaluation.sampling import evenly
+from rationales.experiments.aml.row_specs import DECODERS, MethodRow
+from rationales.experiments.registry import Request
+from rationales.models.load import load
+from rationales.models.model import Model
 
 DEFAULT_LIMIT = 300  # inputs of a scenario
 LONG_TEXT_WORDS = 150  # of an IMDB review; sequential IG has a path of 50 points for every word
@@ -69,6 +73,14 @@ class Scenario:
     def title(self) -> str:
         """'SST-2, DistilBERT shape'."""
         return f"{self.corpus.title}, {ENCODER_TITLES[self.encoder]}"
+
+    def load(self, request: Request) -> Model:
+        """The classifier, or the one that the request names."""
+        return load(request.model or self.model_name, device=request.device)
+
+    def reads(self, spec: MethodRow) -> bool:
+        """Whether the model gives what the method of a row reads."""
+        return spec.group != DECODERS
 
 
 @dataclass(frozen=True)

@@ -37,22 +37,22 @@ SECTION = "4.1"
 
 def claims(tables: Tables) -> list[PaperClaim]:
     """All claims with their verdicts."""
-    fixed, selected = _with_rows(tables, [FAML]), _with_rows(tables, ["faml-selected"])
+    fixed, selected = with_rows(tables, [FAML]), with_rows(tables, ["faml-selected"])
     return [
         PaperClaim(
             SECTION,
             "fAML is the best method in most of the scenarios",
             (
-                _best_in_most(fixed, FAML, (PAML, *RIVALS), "fixed budgets, the paper's methods"),
-                _best_in_most(fixed, FAML, (PAML, *RIVALS, "marc", "words"), "fixed budgets, with MaRC"),
-                _best_in_most(selected, "faml-selected", SELECTED_RIVALS, "all selected by the metric"),
+                best_in_most(fixed, FAML, (PAML, *RIVALS), "fixed budgets, the paper's methods"),
+                best_in_most(fixed, FAML, (PAML, *RIVALS, "marc", "words"), "fixed budgets, with MaRC"),
+                best_in_most(selected, "faml-selected", SELECTED_RIVALS, "all selected by the metric"),
             ),
         ),
         PaperClaim(SECTION, "The runners-up are DecompX, Solvex and sequential IG", (_runners_up(tables),)),
         PaperClaim(SECTION, "DecompX underperforms with DistilBERT on every data set", (_weak_decompx(tables),)),
-        PaperClaim(SECTION, "fAML is better than pAML by Comp in every scenario", (_better_in_all(fixed, FAML, PAML),)),
-        PaperClaim("", "pAML is better than random scores by Comp everywhere", (_better_in_all(fixed, PAML, RANDOM),)),
-        PaperClaim("", "fAML is better than random scores by Comp everywhere", (_better_in_all(fixed, FAML, RANDOM),)),
+        PaperClaim(SECTION, "fAML is better than pAML by Comp in every scenario", (better_in_all(fixed, FAML, PAML),)),
+        PaperClaim("", "pAML is better than random scores by Comp everywhere", (better_in_all(fixed, PAML, RANDOM),)),
+        PaperClaim("", "fAML is better than random scores by Comp everywhere", (better_in_all(fixed, FAML, RANDOM),)),
     ]
 
 
@@ -60,7 +60,7 @@ def _row(table: Table, key: str) -> TableRow | None:
     return next((row for row in table.rows if row.title == ROWS[key].title), None)
 
 
-def _with_rows(tables: Tables, keys: Sequence[str]) -> Tables:
+def with_rows(tables: Tables, keys: Sequence[str]) -> Tables:
     return {s: table for s, table in tables.items() if all(_row(table, key) is not None for key in keys)}
 
 
@@ -85,7 +85,7 @@ def _present(table: Table, keys: Sequence[str], metric: str) -> list[TableRow]:
     return [row for key in keys if (row := _row(table, key)) is not None and metric in row.cells]
 
 
-def _best_in_most(tables: Tables, key: str, rivals: Sequence[str], reading: str) -> ClaimVerdict:
+def best_in_most(tables: Tables, key: str, rivals: Sequence[str], reading: str) -> ClaimVerdict:
     """Whether a row is better than all rivals in more than half of scenarios times metrics."""
     total, p_values = 0, []
     for table in tables.values():
@@ -135,13 +135,13 @@ def _p_of(first: Sequence[float], second: Sequence[float]) -> float:
 
 def _weak_decompx(tables: Tables) -> ClaimVerdict:
     """Whether DecompX is worse than sequential IG by Comp with DistilBERT, on every data set."""
-    chosen = {s: table for s, table in _with_rows(tables, [DECOMPX, SIG]).items() if s.encoder == "distilbert"}
-    return _better_in_all(chosen, SIG, DECOMPX)
+    chosen = {s: table for s, table in with_rows(tables, [DECOMPX, SIG]).items() if s.encoder == "distilbert"}
+    return better_in_all(chosen, SIG, DECOMPX)
 
 
-def _better_in_all(tables: Tables, key: str, rival: str, metric: str = "comprehensiveness") -> ClaimVerdict:
+def better_in_all(tables: Tables, key: str, rival: str, metric: str = "comprehensiveness") -> ClaimVerdict:
     """Whether the mean of a row is better than that of a rival in every scenario; p is the largest of all tests."""
-    chosen = _with_rows(tables, [key, rival])
+    chosen = with_rows(tables, [key, rival])
     pairs = {
         scenario: (first, second)
         for scenario, table in chosen.items()

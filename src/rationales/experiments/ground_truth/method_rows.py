@@ -51,6 +51,7 @@ class MethodSpec:
 
 # The paper's gradient is that of the predicted class's logit (appendix B.2).
 _LOGIT: dict[str, Any] = {"output": "logit"}
+_SUPER_PIXELS: dict[str, Any] = {"segments": "quickshift"}
 _MEAN = ("mean",)  # a single baseline for methods that draw 1,000 samples
 _STEPS = 120
 _RANDOM = MethodSpec(RANDOM, "Random", "chance", "random", cost=0)
@@ -85,14 +86,14 @@ def with_best_baseline(spec: MethodSpec) -> MethodSpec:
 
 
 # Appendix B.2: SmoothGrad with 50 copies, LIME with its default of 1,000 samples, SHAP's GradientExplainer with its
-# default of 200 samples and pictures of the test set as background. LIME here uses grid cells, not super-pixels.
+# default of 200 samples and pictures of the test set as background. LIME and KernelSHAP use LIME's super-pixels.
 _PICTURE_METHODS: dict[str, MethodSpec] = {
     spec.key: spec
     for spec in (
         MethodSpec("gradient", "Gradient", "paper", "saliency", _LOGIT),
         MethodSpec("smooth-grad", "SmoothGrad", "paper", "smooth-grad", _LOGIT | {"samples": 50}, cost=150),
         MethodSpec("grad-cam", "GradCAM", "paper", "grad-cam", _LOGIT),
-        MethodSpec("lime", "LIME", "paper", "lime", {"samples": 1000}, _MEAN, cost=1000),
+        MethodSpec("lime", "LIME", "paper", "lime", _SUPER_PIXELS | {"samples": 1000}, _MEAN, cost=1000),
         MethodSpec("shap", "SHAP", "paper", "gradient-shap", _LOGIT | {"samples": 10, "noise": 0.0}, background=20,
                    cost=600),
         MethodSpec(MARC, "MaRC", "marc", "marc", cost=12 * _STEPS),
@@ -105,7 +106,8 @@ _PICTURE_METHODS: dict[str, MethodSpec] = {
         MethodSpec("deep-lift", "DeepLift", "others", "deep-lift", _LOGIT, cost=18),
         MethodSpec("guided-backpropagation", "Guided backpropagation", "others", "guided-backpropagation", _LOGIT),
         MethodSpec("occlusion", "Occlusion", "others", "occlusion", cost=500),
-        MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", {"samples": 1024}, _MEAN, cost=1024),
+        MethodSpec("kernel-shap", "KernelSHAP", "others", "kernel-shap", _SUPER_PIXELS | {"samples": 1024}, _MEAN,
+                   cost=1024),
         MethodSpec("shapley-sampling", "Shapley sampling", EXPENSIVE, "shapley-sampling",
                    {"orders": 5}, _MEAN, cost=1000),
         MethodSpec("marc-resnet", "MaRC, the paper's settings", EXPENSIVE, "marc",

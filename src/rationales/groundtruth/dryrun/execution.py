@@ -22,7 +22,7 @@ from rationales.evaluation.entries import MethodEntry, ResolvedEntry
 from rationales.evaluation.tables.statistics import estimate
 from rationales.groundtruth import metrics
 from rationales.groundtruth.dryrun.input_data import InputData, prepare_data
-from rationales.groundtruth.dryrun.network_under_test import ModelFactory, NetworkUnderTest, build_network
+from rationales.groundtruth.dryrun.network_under_test import NETWORKS, ModelFactory, NetworkUnderTest, build_network
 from rationales.groundtruth.dryrun.planted_training import PlantedSplits, plant_splits, select_inputs, train_on_plant
 from rationales.groundtruth.dryrun.results import DryRun, ExplainedInput, MethodResult, PlantResult
 from rationales.groundtruth.dryrun.settings import (
@@ -82,8 +82,8 @@ def dry_run(
         plants: names from `PLANTS`, mappings of a name and parameters, or plants; by default a watermark in images, a
             trigger word in texts.
         methods: as for `evaluate`; random scores are always added.
-        network: a name from `NETWORKS`, or a function from the number of labels to a module (for texts: a module and
-            its tokenizer).
+        network: a name from `NETWORKS`, a language model of the catalogue or its folder (tuned with an adapter), or a
+            function from the number of labels to a module (for texts: a module and its tokenizer).
         r: the probability that a label is kept.
         inputs: how many planted test inputs are explained with each method, at most.
         limit: how many examples are used, at most.
@@ -132,7 +132,7 @@ def _run_plant(data: InputData, plant: Plant, execution: _Execution) -> PlantRes
     with execution.progress_bar(f"{plant.name}: planting and trying the methods") as progress:
         splits = plant_splits(examples, plant, reassignment, settings.seed)
         with seeded(settings.seed, execution.device):
-            network = build_network(data.kind, execution.network, labels, execution.size, splits.training_texts)
+            network = _build(data.kind, execution, labels, splits)
         _try_methods(network, splits.to_explain.planted[0], settings.entries, progress)
     with execution.progress_bar(f"{plant.name}: training on {len(splits.train.planted)} examples") as progress:
         started = time.perf_counter()
@@ -158,6 +158,17 @@ def _run_plant(data: InputData, plant: Plant, execution: _Execution) -> PlantRes
         no_verdict=no_verdict,
     )
     return result if no_verdict else _judge_methods(result, network, splits, execution)
+
+
+def _build(kind: str, execution: _Execution, labels: Sequence[str], splits: PlantedSplits) -> NetworkUnderTest:
+    """The network of the execution; a language model is tuned, all others are trained from scratch."""
+    name = execution.network
+    if kind == "text" and isinstance(name, str) and name not in NETWORKS[kind]:
+        from rationales.groundtruth.dryrun.tuned_language_model import is_language_model, tuned_language_model
+
+        if is_language_model(name):
+            return tuned_language_model(name, labels, execution.size)
+    return build_network(kind, name, labels, execution.size, splits.training_texts)
 
 
 def _judge_methods(

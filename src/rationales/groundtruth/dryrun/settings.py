@@ -78,7 +78,7 @@ def resolve_settings(
     resolved_plants = tuple(resolve_plant(plant, kind) for plant in requested)
     method_entries = tuple(resolve_entries(list(methods or DEFAULT_METHODS[kind]), None, kind))
     for entry in method_entries:
-        if kind != "image" and "feature maps" in entry.method.needs:
+        if kind != "image" and {"feature maps", "images"} & {*entry.method.needs}:
             raise OptionError(f"{entry.method.name} is for images; leave it out for texts")
     recipe = _resolve_recipe(kind, training or {})
     return DryRunSettings(resolved_plants, method_entries, recipe, r, inputs, whole_number("the seed", seed))

@@ -8,6 +8,7 @@ from typing import Any
 
 from rationales.errors import OptionError
 from rationales.groundtruth.plants.article_plants import Articles, FirstHalfArticles, SecondHalfArticles
+from rationales.groundtruth.plants.bordered import BorderedNoise, BorderedWatermark
 from rationales.groundtruth.plants.casing_punctuation import Casing, Punctuation
 from rationales.groundtruth.plants.colour_plants import Brightness, ColourCast, StripedHue
 from rationales.groundtruth.plants.image_plants import Blur, StripedNoise
@@ -20,7 +21,7 @@ PLANTS: dict[str, type[Plant]] = {
     plant.name: plant
     for plant in (
         *(Blur, Brightness, StripedHue, StripedNoise, Watermark),
-        *(ColourCast, JpegBlocks),
+        *(ColourCast, JpegBlocks, BorderedWatermark, BorderedNoise),
         *(Articles, FirstHalfArticles, SecondHalfArticles),
         *(Trigger, InsertedPhrase, InsertedSentence, Casing, Punctuation),
     )

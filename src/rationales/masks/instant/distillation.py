@@ -17,8 +17,9 @@ from rationales.masks.instant.network import MaskerNetwork, predict_parameters
 from rationales.masks.objective import edge, mask_rows, mean_over_masks, mean_over_units, row_groups, scaled
 from rationales.masks.optimize import fast_precision, optimize
 from rationales.masks.optimizer import field_of
-from rationales.masks.postprocess import CUT_SOFTNESS, best_size, unit_order
+from rationales.masks.postprocess import unit_order
 from rationales.masks.settings import MaskSettings
+from rationales.masks.sizes import CUT_SOFTNESS, best_size
 from rationales.models.batch.rows import fold, uniform
 from rationales.models.text.batch import TextBatch
 

@@ -96,6 +96,8 @@ def _load(path: Path, _changed: int, _size: int, device: torch.device) -> Masker
                 raise ModelError(
                     f"{path} is an AML masker, for aml-pretrained and aml-finetuned; train another: {TRAIN_COMMAND}"
                 )
+            if "picture_masker" in header:
+                raise ModelError(f"{path} is a masker for pictures; train one for texts: {TRAIN_COMMAND}")
             metadata = json.loads(header["masker"])
             tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118  # no mapping
         if metadata["format"] != FORMAT_VERSION:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from rationales.errors import ModelError, OptionError
+from rationales.errors import ModelError, NotApplicableError, OptionError
 from rationales.models.batch import Batch
 from rationales.models.encoder_layers import BERT, DISTILBERT, EncoderLayer, LayerNames, encoder_layer
 from rationales.models.text.batch import TextBatch
@@ -34,6 +34,7 @@ class Architecture:
     head: tuple[str, ...]  # linear layers from the first token's last state to the logits, activations between them
     norm_first: bool = False  # layer norms before attention and feed-forward network instead of after the residual
     final_norm: str = ""  # layer norm between the last layer and the head
+    extra_tokens: int = 1  # of a vision transformer, before its patches: class and distillation token
 
 
 _ROBERTA = Architecture("roberta.encoder.layer", BERT, ("classifier.dense", "classifier.out_proj"))
@@ -52,6 +53,9 @@ ARCHITECTURES: dict[str, Architecture] = {  # by the name of the classifier's cl
     "ViTForImageClassification": Architecture(
         "vit.layers", VIT, ("classifier",), norm_first=True, final_norm="vit.layernorm"
     ),
+    "DeiTForImageClassification": Architecture(
+        "deit.layers", VIT, ("classifier",), norm_first=True, final_norm="deit.layernorm", extra_tokens=2
+    ),
 }
 _HOMES = ("transformers.models.", "rationales.models.text.bert")  # a namesake from elsewhere may compute anything
 
@@ -65,10 +69,13 @@ class Encoder:
     head: Sequence[nn.Linear]
     norm_first: bool
     final_norm: nn.LayerNorm | None
+    extra_tokens: int
 
 
 def check_batch(method: str, batch: Batch) -> None:
     """Raise an OptionError for inputs other than texts and images."""
+    if batch.grid is None and batch.pixel_grid is not None:
+        raise OptionError(f"{method} reads the attention of encoders of texts or of images, not of both; {INSTEAD}")
     if not isinstance(batch, TextBatch) and batch.grid is None:
         raise OptionError(f"{method} reads the attention between words or patches, and sounds have neither; {INSTEAD}")
 
@@ -79,7 +86,7 @@ def find_encoder(method: str, module: nn.Module) -> Encoder:
     architecture = ARCHITECTURES.get(kind.__name__)
     if architecture is None or not kind.__module__.startswith(_HOMES):
         known = ", ".join(name for name in ARCHITECTURES if name != "BertClassifier")
-        raise ModelError(
+        raise NotApplicableError(
             f"{method} needs the attention weights of an encoder, and where {kind.__name__} has them is not known (a "
             f"convolutional or recurrent network, a decoder, or a module of your own?); it works with these classes of "
             f"transformers: {known}; otherwise {INSTEAD}"
@@ -93,7 +100,8 @@ def find_encoder(method: str, module: nn.Module) -> Encoder:
         raise ModelError(f"{method} is for encoders, and this {kind.__name__} is a decoder (is_decoder); {INSTEAD}")
     final_norm = _submodule(method, module, architecture.final_norm) if architecture.final_norm else None
     head = [_submodule(method, module, name) for name in architecture.head]
-    return Encoder(layers, config.num_attention_heads, head, architecture.norm_first, final_norm)
+    extra_tokens = architecture.extra_tokens
+    return Encoder(layers, config.num_attention_heads, head, architecture.norm_first, final_norm, extra_tokens)
 
 
 def _submodule(method: str, module: nn.Module, name: str) -> Any:

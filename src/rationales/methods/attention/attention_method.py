@@ -64,7 +64,7 @@ class AttentionMethod(Method):
                 trace = self.trace(batch, block)
                 with torch.no_grad():
                     tokens = self.token_scores(trace, batch, block, target[batch.rows.input[block.row]])
-                    scores[block.row] = self._to_units(batch, block, tokens).to(single)
+                    scores[block.row] = self._to_units(batch, block, tokens, trace.encoder.extra_tokens).to(single)
                 done += len(block.row)
                 if progress is not None:
                     progress(done / rows)
@@ -72,7 +72,7 @@ class AttentionMethod(Method):
 
         return Attribution(to_rows(batch, batch.fit(compute)))
 
-    def _to_units(self, batch: Batch, block: Block, tokens: Tensor) -> Tensor:
+    def _to_units(self, batch: Batch, block: Block, tokens: Tensor, extra_tokens: int) -> Tensor:
         """(R, T) -> (R, n): the sum or mean over a word's tokens; a patch's score, or its share, for every pixel."""
         if isinstance(batch, TextBatch):
             total = batch.to_units(tokens[..., None], "sum", block.row)
@@ -80,7 +80,7 @@ class AttentionMethod(Method):
                 return total
             count = batch.to_units(torch.ones_like(tokens)[..., None], "sum", block.row)
             return total / count.clamp(min=1)
-        patches, (height, width) = tokens[:, 1:], batch.grid or (1, 1)  # the first token is the class token
+        patches, (height, width) = tokens[:, extra_tokens:], batch.grid or (1, 1)
         side = round((height * width / patches.shape[1]) ** 0.5)
         shape = (height // side, width // side)
         if shape[0] * shape[1] != patches.shape[1]:

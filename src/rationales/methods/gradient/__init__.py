@@ -1,1 +1,1 @@
-"""Methods that use gradients, and Grad-CAM."""
+"""Methods that use gradients."""

@@ -9,11 +9,9 @@ from torch import Tensor
 
 from rationales.methods.gradient.gradient_method import REDUCE, GradientMethod
 from rationales.methods.method import Attribution, Progress
-from rationales.methods.support.backward_rules import guided
-from rationales.models.batch import Batch, Piece
-from rationales.models.batch.queries import BlockInputs, gradient_at
+from rationales.methods.support.guided_gradients import guided_gradients
+from rationales.models.batch import Batch
 from rationales.options import option
-from rationales.rationale import Note
 
 
 @dataclass(frozen=True)
@@ -27,16 +25,5 @@ class GuidedBackpropagation(GradientMethod):
     reduce: str = option("norm", "reduction over a unit's values (embedding, colours): signed sum or L1 norm", *REDUCE)
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        guided_modules: list[str] = []
-
-        def guided_gradient(batch: Batch, piece: Piece, point: Tensor, target: Tensor, output: str) -> Tensor:
-            with guided(guided_modules):
-                return gradient_at(batch, piece, point, target, output)
-
-        scores = self.gradient_scores(batch, target, _at_input, progress, baseline=False, gradient_rule=guided_gradient)
-        notes = [] if guided_modules else [Note("no-relu", "the model has no ReLU; the scores are its plain gradient")]
-        return Attribution(scores, notes=[notes for _ in range(batch.inputs)])
-
-
-def _at_input(reading: BlockInputs, _variants: Tensor) -> tuple[Tensor, None]:
-    return reading.full[None], None
+        scores, notes = guided_gradients(batch, target, self.output, self.reduce, progress)
+        return Attribution(scores, notes=notes)

@@ -12,7 +12,7 @@ from rationales.models.batch import Batch
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.filling.filler import Filler
 from rationales.models.text.filling.loading import filler_names, load_filler, required_filler
-from rationales.models.text.fingerprint import weights_digest
+from rationales.models.weights_digest import weights_digest
 from rationales.options import option
 
 

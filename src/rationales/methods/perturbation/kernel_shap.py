@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
-from rationales.methods.method import Attribution, Method, Progress
-from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
+from rationales.methods.method import Attribution, Method, Presets, Progress
+from rationales.methods.support.feature_groups import GRID, SEGMENTS, FeatureGroups, feature_groups
 from rationales.methods.support.least_squares import least_squares, row_chunks
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import baseline_and_full_outputs, outputs_under_keeps
@@ -29,9 +29,16 @@ class KernelShap(Method):
 
     name: ClassVar[str] = "kernel-shap"
     summary: ClassVar[str] = "Shapley values by regression on random sets of kept units"
+    presets: ClassVar[Presets] = {
+        "text": {"default": {}},
+        "image": {"default": {}, "paper": {"segments": "quickshift"}},
+    }
 
     samples: int = option(1024, "number of perturbed inputs")
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
+    segments: str = option(
+        GRID, "on an image: square cells, or super-pixels by quickshift or SLIC (about as many as cells)", *SEGMENTS
+    )
     output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
@@ -39,11 +46,11 @@ class KernelShap(Method):
             raise OptionError(f"kernel-shap needs at least 2 samples, not {self.samples}")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        groups = feature_groups(batch, self.cell)
+        groups = feature_groups(batch, self.cell, self.segments)
         sets = torch.where(self._all_sets(groups), 2 ** groups.count.clamp(max=40) - 2, self.samples)
 
         def keeps(row: Tensor, variant: Tensor) -> Tensor:
-            return groups.spread(self.kept(batch, groups, row, variant))
+            return groups.spread(self.kept(batch, groups, row, variant), row)
 
         outputs = outputs_under_keeps(batch, target, keeps, sets, output=self.output, progress=progress)
         empty, full = baseline_and_full_outputs(batch, target, self.output)
@@ -58,7 +65,7 @@ class KernelShap(Method):
             features = (kept - (size / count[:, None])[..., None]) * real[:, None]
             weights = self._weights(groups, row, size) * (variants < sets[row][:, None])
             fitted[row] = (mean_share + least_squares(features, values, weights, 0.0)).to(fitted.dtype) * real
-        return Attribution(groups.spread(fitted))
+        return Attribution(groups.spread(fitted) * batch.rows.real)
 
     def _all_sets(self, groups: FeatureGroups) -> Tensor:
         """(S,) bool: whether all sets of a row's groups are used."""
@@ -75,7 +82,7 @@ class KernelShap(Method):
         """(k, R, g) bool: the sets of these numbers; odd ones are the complement of the set before."""
         bit = torch.arange(groups.real.shape[1], device=batch.device)
         enumerated_sets = ((variant[:, None, None] + 1) >> bit.clamp(max=62)).bitwise_and(1).bool() & (bit < 63)
-        if groups.shape is not None:  # on a grid the groups that exist need not be the first
+        if groups.member is not None:  # of an image the groups that exist need not be the first
             enumerated_sets = enumerated_sets[..., (groups.real[row].cumsum(1) - 1).clamp(min=0)].squeeze(1)
         number = (variant // 2)[:, None].expand(-1, len(row))
         keys = fold(batch.rows.key[row].expand_as(number).flatten(), number.flatten(), 1)

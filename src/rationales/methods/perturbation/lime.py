@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Presets, Progress
-from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
+from rationales.methods.support.feature_groups import GRID, SEGMENTS, FeatureGroups, feature_groups
 from rationales.methods.support.linear_model import fit_linear_model, random_keeps
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_under_keeps
@@ -34,7 +34,7 @@ class Lime(Method):
             "default": {},
             "paper": {"samples": 50, "min_share": 0.05, "max_share": 0.13, "following": 3, "kernel": 0.0, "ridge": 0.0},
         },
-        "image": {"default": {}},
+        "image": {"default": {}, "paper": {"segments": "quickshift"}},
     }
 
     samples: int = option(1000, "number of perturbed inputs, the input itself included")
@@ -44,6 +44,9 @@ class Lime(Method):
     kernel: float = option(0.25, "width of the kernel over cosine distances; 0: equal weights")
     ridge: float = option(1.0, "weight of the squared coefficients; 0: plain least squares, the smallest solution")
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
+    segments: str = option(
+        GRID, "on an image: square cells, or super-pixels by quickshift or SLIC (about as many as cells)", *SEGMENTS
+    )
     output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
@@ -55,16 +58,18 @@ class Lime(Method):
             raise OptionError("lime needs following, kernel and ridge of at least 0")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        if batch.grid is not None and self.following:
+        if batch.pixel_grid is not None and self.following:
             raise OptionError("lime's option following is for texts: cells of an image have no order")
-        groups = feature_groups(batch, self.cell)
+        groups = feature_groups(batch, self.cell, self.segments)
 
         def keeps(row: Tensor, variant: Tensor) -> Tensor:
-            return groups.spread(self.kept(batch, groups, row, variant))
+            return groups.spread(self.kept(batch, groups, row, variant), row)
 
         outputs = outputs_under_keeps(batch, target, keeps, self.samples, output=self.output, progress=progress)
         kept = partial(self.kept, batch, groups)
-        return Attribution(groups.spread(fit_linear_model(groups, kept, outputs, self.kernel, self.ridge)))
+        return Attribution(
+            groups.spread(fit_linear_model(groups, kept, outputs, self.kernel, self.ridge)) * batch.rows.real
+        )
 
     def kept(self, batch: Batch, groups: FeatureGroups, row: Tensor, variant: Tensor) -> Tensor:
         """(k, R, g) bool: the groups that each sample keeps; sample 0 keeps all."""

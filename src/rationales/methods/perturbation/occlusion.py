@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -13,7 +13,7 @@ from rationales.masks.objective import unit_count
 from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.methods.support.sliding_windows import Windows
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import outputs_under_keeps
+from rationales.models.batch.queries import outputs_under_keeps, to_rows
 from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
@@ -30,16 +30,23 @@ class Occlusion(Method):
     presets: ClassVar[Presets] = {
         "text": {"default": {}, "paper": {"window": 5, "stride": 1}},
         "audio": {"default": {"window": 5}},
-        "image": {"default": {"window": 32, "stride": 16}},
+        "image": {
+            "default": {"window": 32, "stride": 16},
+            "paper": {"window_share": 1 / 9, "stride_share": 1 / 56, "baseline": "blur-10"},
+        },
+        "image-text": {"default": {"window": 32, "stride": 16}},
         "spectrogram": {"default": {"window": 16, "stride": 8}},
     }
 
     window: int = option(
         0,
-        "units replaced at once; on an image, the side of a square; 0: one, plus one for every 25 units of the input, "
-        "at most five",
+        "units replaced at once; on an image, the side of a square, and words beside an image go one at a time; "
+        "0: one, plus one for every 25 units of the input, at most five",
     )
     stride: int = option(1, "units between the starts of two windows")
+    window_share: float = option(0.0, "of an image: side of the window, as a share of its longer side; 0: window")
+    stride_share: float = option(0.0, "of an image: the stride, as a share of its longer side; 0: stride")
+    baseline: str = option("", "what replaces a window, in place of the model's baselines; for an image blur-N")
     output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
@@ -49,8 +56,16 @@ class Occlusion(Method):
                 "adapts to the length of a text, goes with a stride of 1"
             )
 
+        if not (0 <= self.window_share <= 1 and 0 <= self.stride_share <= max(self.window_share, 1e-9)):
+            raise OptionError("occlusion needs a window_share between 0 and 1, and a stride_share of at most that")
+
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        windows = Windows(batch, self.window or self._adaptive_window(batch), self.stride)
+        if self.baseline:
+            plain = replace(self, baseline="")
+            return Attribution(
+                to_rows(batch, plain.scores(batch.with_baseline(self.baseline), target, progress).scores)
+            )
+        windows = self._windows(batch)
         counts = windows.counts
 
         def keeps(row: Tensor, number: Tensor) -> Tensor:
@@ -67,13 +82,21 @@ class Occlusion(Method):
             covered += hidden
         return Attribution(total / covered.clamp(min=1))
 
+    def _windows(self, batch: Batch) -> Windows:
+        if not self.window_share:
+            return Windows(batch, self.window or self._adaptive_window(batch), self.stride)
+        if batch.grid is None:
+            raise OptionError("occlusion's window_share is a share of an image; set the window in words or frames")
+        window, stride = (max(1, round(share * max(batch.grid))) for share in (self.window_share, self.stride_share))
+        return Windows(batch, window, stride)
+
     def _adaptive_window(self, batch: Batch) -> Tensor:
         """(S,): window of every row, by the length of its input.
 
         In a sentence nearly the same windows of five words cover every word, so that neighbours get the same score. In
         a long text the replacement of a single word has hardly any effect.
         """
-        if batch.grid is not None:
+        if batch.pixel_grid is not None:
             raise OptionError(
                 "occlusion adapts its window to texts only; for an image set its side in pixels, as window=32"
             )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.methods.method import Attribution, Method, Presets, Progress
-from rationales.methods.support.feature_groups import FeatureGroups, feature_groups
+from rationales.methods.support.feature_groups import GRID, SEGMENTS, FeatureGroups, feature_groups
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import baseline_and_full_outputs, outputs_under_keeps
 from rationales.models.classes import OUTPUTS
@@ -30,6 +30,7 @@ class ShapleySampling(Method):
     presets: ClassVar[Presets] = {
         "text": {"default": {}, "paper": {"orders": 25}},
         "image": {"default": {"orders": 10}},
+        "image-text": {"default": {"orders": 10}},
     }
 
     orders: int = option(25, "random orders; one forward pass per step of an order")
@@ -37,6 +38,9 @@ class ShapleySampling(Method):
         1, "units that enter an order in one step and share its contribution; above 1: fewer forward passes, coarser"
     )
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
+    segments: str = option(
+        GRID, "on an image: square cells, or super-pixels by quickshift or SLIC (about as many as cells)", *SEGMENTS
+    )
     output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
     def __post_init__(self) -> None:
@@ -46,19 +50,19 @@ class ShapleySampling(Method):
             raise OptionError(f"shapley-sampling needs at least 1 unit in a step, not {self.units_per_step}")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        groups = feature_groups(batch, self.cell)
+        groups = feature_groups(batch, self.cell, self.segments)
         set_count = self._steps(groups) - 1  # (S,) proper subsets in an order
         per_order = set_count.clamp(min=1)
 
         def keeps(row: Tensor, variant: Tensor) -> Tensor:
             number, size = variant[:, None] // per_order[row], variant[:, None] % per_order[row] + 1  # (k, R) each
-            return groups.spread(groups.order(batch, row, number) < self.units_per_step * size[..., None])
+            return groups.spread(groups.order(batch, row, number) < self.units_per_step * size[..., None], row)
 
         outputs = outputs_under_keeps(
             batch, target, keeps, self.orders * set_count, output=self.output, progress=progress
         )
         empty, full = baseline_and_full_outputs(batch, target, self.output)
-        return Attribution(groups.spread(self._contributions(batch, groups, outputs, empty, full)))
+        return Attribution(groups.spread(self._contributions(batch, groups, outputs, empty, full)) * batch.rows.real)
 
     def _steps(self, groups: FeatureGroups) -> Tensor:
         """(S,): steps of an order; the last may have fewer units."""

@@ -19,7 +19,7 @@ _RELU = {
     *(functional.relu, functional.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_),
     *(functional.relu6, functional.hardtanh, functional.hardtanh_),
 }
-_ELEMENTWISE = _RELU | {
+ELEMENTWISE = _RELU | {
     *(functional.elu, functional.elu_, functional.selu, functional.celu, functional.leaky_relu),
     *(functional.leaky_relu_, functional.gelu, functional.silu, functional.mish, functional.hardswish),
     *(functional.hardsigmoid, functional.softplus, functional.softsign, functional.logsigmoid),
@@ -32,7 +32,7 @@ _SMALL = 1e-10  # smaller differences count as none, and the gradient is used in
 FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-class _FunctionsReplaced(TorchFunctionMode):
+class FunctionsReplaced(TorchFunctionMode):
     """Mode in which calls of these functions go to their rules."""
 
     def __init__(self, rules: dict[Any, FunctionRule]) -> None:
@@ -63,7 +63,7 @@ def guided(met: list[str]) -> Iterator[None]:
             output.register_hook(lambda gradient: gradient.clamp(min=0))
         return output
 
-    with _FunctionsReplaced(dict.fromkeys(_RELU, rule)):
+    with FunctionsReplaced(dict.fromkeys(_RELU, rule)):
         yield
 
 
@@ -115,11 +115,11 @@ def rescaled(rows: int, *modules: nn.Module) -> Iterator[None]:
                 if type(submodule).__module__ == "transformers.activations":  # composed of elementary operations
                     stack.callback(submodule.register_forward_hook(composite).remove)
         rules: dict[Any, FunctionRule] = {
-            **dict.fromkeys(_ELEMENTWISE, elementwise),
+            **dict.fromkeys(ELEMENTWISE, elementwise),
             **dict.fromkeys(_LOG_SUM_EXP, log_sum_exp),
             functional.max_pool2d: max_pool,
         }
-        stack.enter_context(_FunctionsReplaced(rules))
+        stack.enter_context(FunctionsReplaced(rules))
         yield
 
 

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from rationales.errors import ModelError, OptionError
 from rationales.models.batch.contrast import Contrast
 from rationales.models.batch.execution import limited_threads
-from rationales.models.batch.rows import Block, Noise, Packing, Piece, Rows, normal, pack
+from rationales.models.batch.rows import Block, Noise, Packing, Part, Piece, Rows, normal, pack, part_weights
 from rationales.models.classes import Head, class_logits, probabilities
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Batch(ABC):
     # (inputs, classes) probabilities of the baselines, where the model was asked before; derived batches have none
     known_baseline: Tensor | None = field(default=None, init=False, repr=False)
     _work: int | None = field(default=None, init=False, repr=False)
+    _unit_weights: Tensor | None = field(default=None, init=False, repr=False)
 
     # -- implemented by every kind of model ---------------------------------------------------------------------
 
@@ -95,8 +96,8 @@ class Batch(ABC):
         raise OptionError("only the words of texts can be deleted; replace units by the baseline instead (`logits`)")
 
     def with_baseline(self, name: str) -> Batch:
-        """The same rows with another named baseline; only for texts."""
-        raise OptionError(f"only words of texts are replaced by {name}; load the model with another baseline")
+        """The same inputs with another named baseline; for texts, and for images with blurs."""
+        raise OptionError(f"units of this kind are not replaced by {name}; load the model with another baseline")
 
     # -- implemented by kinds of models with gradients at their input ---------------------------------------------
 
@@ -104,6 +105,11 @@ class Batch(ABC):
     views_are_networks: ClassVar[bool] = True  # views are networks, not baselines: a piece has rows of one view
     deletes_units: ClassVar[bool] = False  # whether `logits_deleted` works
     input_axes: ClassVar[int] = 0  # axes of the input of one row, *read below; 0: none that has gradients
+
+    @property
+    def faster_as_copy(self) -> bool:
+        """Whether copies of the modules in their own precision (`in_dtype`) are faster on this device."""
+        return False
 
     @property
     def modules(self) -> Sequence[nn.Module]:
@@ -139,6 +145,12 @@ class Batch(ABC):
         """(K,) keys -> (K, *shape) standard normal numbers that do not depend on padding."""
         return normal(key, shape, dtype)
 
+    def input_strength(self, values: Tensor, unit_region: Tensor) -> Tensor:
+        """(R, *read), axes may be 1: root mean square of the input `values` (R, *read) over units, for noise on it."""
+        axes = tuple(range(1, values.dim()))
+        inside = unit_region.expand_as(values)
+        return ((values.square() * inside).sum(axes, keepdim=True) / inside.sum(axes, keepdim=True)).sqrt()
+
     # -- common to all batches ----------------------------------------------------------------------------------
 
     @property
@@ -146,6 +158,22 @@ class Batch(ABC):
         """(S, n)."""
         rows, units = self.rows.real.shape
         return rows, units
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that units belong to, in order; one, unless an input has units of two kinds."""
+        return (Part(0, self.size[1], self.grid),)
+
+    @property
+    def pixel_grid(self) -> tuple[int, int] | None:
+        """Height and width of the part whose units are pixels; None where there is none."""
+        return next((unit_part.grid for unit_part in self.parts if unit_part.grid is not None), None)
+
+    def unit_weights(self) -> Tensor:
+        """(S, n): weights of the units in means over units; all parts of an input weigh the same. 0 for padding."""
+        if self._unit_weights is None:
+            self._unit_weights = part_weights(self.rows.real, self.parts, self.dtype)
+        return self._unit_weights
 
     @property
     def masks(self) -> int:

@@ -30,15 +30,17 @@ class BlockInputs:
     unit_region: Tensor  # (R, *read), axes may be 1: the elements that belong to a unit
     key: Tensor  # (R,)
     normal_noise: Callable[[Tensor, Sequence[int], torch.dtype], Tensor]  # Batch.normal_noise
+    input_strength: Callable[[Tensor, Tensor], Tensor]  # Batch.input_strength
 
     def keys(self, variants: Tensor) -> Tensor:
         """(k,) -> (k * R,): a key for every row of every variant."""
         return fold(self.key.repeat(len(variants)), variants.repeat_interleave(len(self.key)))
 
-    def noisy(self, variants: Tensor, scale: float) -> Tensor:
-        """(k, R, *read): the input with Gaussian noise on its units; `scale` is relative to `strength`."""
+    def noisy(self, variants: Tensor, scale: float, of_range: bool = False) -> Tensor:
+        """(k, R, *read): the input with Gaussian noise on its units; `scale` is relative to `strength` or `extent`."""
         noise = self.normal_noise(fold(self.keys(variants), 0), self.full.shape[1:], self.full.dtype)
-        return self.full + scale * self.strength * self.unit_region * noise.view(len(variants), *self.full.shape)
+        size = self.extent if of_range else self.strength
+        return self.full + scale * size * self.unit_region * noise.view(len(variants), *self.full.shape)
 
     def along(self, values: Tensor) -> Tensor:
         """(k,) or (k, R) -> the same values with as many axes as (k, R, *read)."""
@@ -46,10 +48,16 @@ class BlockInputs:
 
     @property
     def strength(self) -> Tensor:
-        """(R, 1, ...): the root mean square of the input over units."""
+        """(R, 1, ...), or for several parts (R, *read): the root mean square of the input over units."""
+        return self.input_strength(self.full, self.unit_region)
+
+    @property
+    def extent(self) -> Tensor:
+        """(R, 1, ...): the largest minus the smallest value of the input over units."""
         axes = tuple(range(1, self.full.dim()))
-        inside = self.unit_region.expand_as(self.full)
-        return ((self.full.square() * inside).sum(axes, keepdim=True) / inside.sum(axes, keepdim=True)).sqrt()
+        outside = ~self.unit_region.expand_as(self.full)
+        highest = self.full.masked_fill(outside, -torch.inf).amax(axes, keepdim=True)
+        return highest - self.full.masked_fill(outside, torch.inf).amin(axes, keepdim=True)
 
 
 Points = Callable[[BlockInputs, Tensor], tuple[Tensor, Tensor | None]]
@@ -86,7 +94,8 @@ def gradients(
             row = block.row
             full = batch.input_embeddings(row)
             empty = batch.all_replaced(row) if baseline else full
-            reading = BlockInputs(full, empty, batch.unit_region(row), batch.rows.key[row], batch.normal_noise)
+            region, key = batch.unit_region(row), batch.rows.key[row]
+            reading = BlockInputs(full, empty, region, key, batch.normal_noise, batch.input_strength)
             total = torch.zeros_like(full)
             for chunk in torch.split(torch.arange(variants, device=batch.device), block.variants):
                 with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The rows of a batch: windows of long inputs, their origin, their random keys, and how they are packed together.
+"""The rows of a batch: windows of long inputs, their origin, parts and random keys, and how they are packed together.
 
 Random numbers are counter-based: each is a function of a key and a position, not of earlier numbers. An input therefore
 gets the same numbers alone, in any batch, in any order and with any padding, and no global state is used. The mixing
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -66,6 +67,40 @@ class Rows:
             blend=self.blend[:masks] * views,
             contrast=None if self.contrast is None else self.contrast.take(index),
         )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Units first..last-1 of every row: the pixels of a grid, row by row, or units of a line."""
+
+    first: int
+    last: int
+    grid: tuple[int, int] | None  # height and width; None: a line
+
+    @property
+    def units(self) -> slice:
+        """Its units in a tensor over units."""
+        return slice(self.first, self.last)
+
+    @property
+    def count(self) -> int:
+        """Number of its units, padding included."""
+        return self.last - self.first
+
+
+def part_weights(real: Tensor, parts: Sequence[Part], dtype: torch.dtype) -> Tensor:
+    """(S, n): weights of the units such that all parts of a row weigh the same; their sum is the number of real units.
+
+    real: (S, n) bool. With one part every real unit has the weight 1. A part without real units has no weight, and
+    the others share its part.
+    """
+    weights = real.to(dtype)
+    if len(parts) == 1:
+        return weights
+    counts = torch.stack([weights[:, unit_part.units].sum(1) for unit_part in parts], 1)  # (S, parts)
+    shares = counts.sum(1, keepdim=True) / (counts > 0).sum(1, keepdim=True).clamp(min=1)
+    factors = shares / counts.clamp(min=1)
+    return torch.cat([weights[:, unit_part.units] * factors[:, [number]] for number, unit_part in enumerate(parts)], 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,28 +236,22 @@ def windows(lengths: Sequence[int], capacity: int, overlap: int) -> list[Window]
     """
     if max(lengths, default=0) > capacity:
         raise ValueError(f"a unit of {max(lengths)} tokens in windows of {capacity}")
-    remaining = sum(lengths)  # tokens from the window's first unit to the end
-    if remaining <= capacity:
+    ends = [0, *accumulate(lengths)]  # tokens before each unit, and all
+    if ends[-1] <= capacity:
         return [Window(0, len(lengths), (1.0,) * len(lengths))]
     overlap = min(overlap, capacity // 4)
     bounds: list[tuple[int, int]] = []
     first = 0
     while True:
+        remaining = ends[-1] - ends[first]
         number = max(-(-(remaining - overlap) // (capacity - overlap)), 1)  # windows still needed
         even = -(-(remaining + (number - 1) * overlap) // number)
-        last, size = first, 0
-        while last < len(lengths) and size < even and size + lengths[last] <= capacity:
-            size += lengths[last]
-            last += 1
+        last = min(bisect_left(ends, ends[first] + even), bisect_right(ends, ends[first] + capacity) - 1)
         bounds.append((first, last))
         if last == len(lengths):
             return _weigh(bounds, len(lengths))
-        first, shared = last, 0
         max_shared = min(overlap, capacity - lengths[last])  # every window has at least one new unit
-        while first - 1 > bounds[-1][0] and shared + lengths[first - 1] <= max_shared:
-            first -= 1
-            shared += lengths[first]
-        remaining -= size - shared
+        first = min(last, max(first + 1, bisect_left(ends, ends[last] - max_shared)))
 
 
 def _weigh(bounds: Sequence[tuple[int, int]], units: int) -> list[Window]:

@@ -1,4 +1,4 @@
-"""BERT-like encoders as half-precision copies run them: the tokens of all rows as one sequence.
+"""BERT-like encoders as fast copies run them: the tokens of all rows as one sequence.
 
 There is no padding, tokens attend within their row, a sum and the layer norm after it are one kernel where available,
 gradients are accumulated by the matrix products that compute them, and the last layer is run only for the token that
@@ -44,6 +44,16 @@ def row_lengths(packing: Packing) -> Iterator[None]:
         yield
     finally:
         _packing.reset(token)
+
+
+def can_pack(module: nn.Module) -> bool:
+    """Whether `set_packed` works for copies of this classifier."""
+    kind = type(module)
+    if kind.__name__ not in KNOWN or not kind.__module__.startswith("transformers.models."):
+        return False
+    where, name, names = KNOWN[kind.__name__]
+    layers = getattr(getattr(getattr(module, where, None), name, None), "layer", None)
+    return bool(layers) and all(_is_plain_layer(layer, names) for layer in layers)
 
 
 def set_packed(module: nn.Module, enabled: bool = True) -> bool:

@@ -35,26 +35,35 @@ def copy_in_dtype(modules: Sequence[nn.Module], dtype: torch.dtype) -> list[nn.M
     """Copies with their weights in `dtype`; the further modules are sub-modules of the first, and so are their copies.
 
     Sub-modules with floating-point buffers keep their precision: the statistics of a normalisation, rotary positions.
-    Small copies are cached as long as the module lives and its weights do not change.
+    Small copies are cached as long as the module lives and its weights do not change. Copies of modules that are in
+    `dtype` already share their weights.
     """
     cached = _copies.setdefault(modules[0], {})
     current_fingerprint = weights_fingerprint(modules[0])
     if dtype in cached and cached[dtype].fingerprint == current_fingerprint:
         return cached[dtype].modules
     cached.pop(dtype, None)
-    copies: list[nn.Module] = copy.deepcopy(list(modules))
-    for submodule in copies[0].modules():
+    shared = all(weight.dtype == dtype for weight in modules[0].parameters())
+    same_weights = {id(weight): weight for weight in modules[0].parameters()} if shared else {}
+    copies: list[nn.Module] = copy.deepcopy(list(modules), same_weights)
+    if not shared:
+        _convert(copies[0], dtype)
+    copies[0].eval()
+    if shared or sum(weight.nbytes for weight in copies[0].parameters()) <= MAX_CACHED_BYTES:
+        cached[dtype] = _Copy(current_fingerprint, copies)
+    return copies
+
+
+def _convert(module: nn.Module, dtype: torch.dtype) -> None:
+    """Convert the weights of a copy to `dtype` and freeze them."""
+    for submodule in module.modules():
         if any(buffer.is_floating_point() for buffer in submodule.buffers(recurse=False)):
             continue
         for weight in submodule.parameters(recurse=False):
             if weight.is_floating_point():
                 weight.data = weight.data.to(dtype)
-    for weight in copies[0].parameters():
+    for weight in module.parameters():
         weight.requires_grad_(False)
-    copies[0].eval()
-    if sum(weight.nbytes for weight in copies[0].parameters()) <= MAX_CACHED_BYTES:
-        cached[dtype] = _Copy(current_fingerprint, copies)
-    return copies
 
 
 def in_half_precision(batch: Batch, dtype: torch.dtype = torch.bfloat16, *, gradients: bool = True) -> Batch | None:

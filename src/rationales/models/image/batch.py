@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from rationales.errors import OptionError
 from rationales.models.batch import Noise, Piece
 from rationales.models.batch.rows import normal
 from rationales.models.batch.value_batch import ValueBatch
 from rationales.models.classes import output_logits
 from rationales.models.fast import attention
 from rationales.models.fast.precision import copy_in_dtype
+from rationales.models.image.baselines import blur, blur_radius
 
 PATCH = 16 * 16  # pixels
 
@@ -66,11 +68,25 @@ class ImageBatch(ValueBatch):
         batch.plans = self.plans  # all rows of images have one size, so plans for a number of rows stay valid
         return batch
 
+    def with_baseline(self, name: str) -> ImageBatch:
+        """The same images on one baseline, a blur of themselves: `blur-N`, N the radius in pixels.
+
+        A blur of the preprocessed pixels is that of the image, preprocessed, which other baselines are not.
+        """
+        if name in ("black", "white", "mean", "noise"):
+            raise OptionError(
+                f"a method can only replace pixels by a blur itself (blur-10); load the model with {name}"
+            )
+        real = self.spread_units(self.rows.real[: self.masks])
+        blurred = blur(self.values.to(self.dtype), blur_radius(name), real)
+        single = self.on_baseline(torch.zeros(self.inputs, dtype=torch.long, device=self.device))
+        return replace(single, baseline_values=blurred.to(self.values.dtype))
+
     def in_dtype(self, dtype: torch.dtype, without_masks: bool = False) -> ImageBatch:
         (module,) = copy_in_dtype([self.module], dtype)
         attention.set_unmasked(module, without_masks)
         for weight in module.parameters():
-            if weight.dim() == 4:  # half precision is faster with channels last
+            if weight.dim() == 4 and dtype != self.values.dtype:  # half precision is faster with channels last
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last)
         values, baseline = self.values.to(dtype), self.baseline_values.to(dtype)
         return replace(self, module=module, values=values, baseline_values=baseline, budget=self.budget_in(dtype))

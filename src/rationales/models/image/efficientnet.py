@@ -93,6 +93,9 @@ class Convolution(nn.Module):
         """(S, in_channels, H, W) -> (S, out_channels, ceil(H / stride), ceil(W / stride))."""
         conv = self.conv
         kernel, stride = conv.kernel_size[0], conv.stride[0]
+        if kernel == stride == 1 and _pixels_are_rows(pixels):
+            products = functional.linear(pixels.movedim(1, -1), conv.weight.flatten(1), conv.bias).movedim(-1, 1)
+            return self._activated(self.norm(products))
         rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in pixels.shape[-2:])
         if rows % 2 or columns % 2:  # the odd pixel of padding goes right and below, as in TensorFlow
             pixels = functional.pad(pixels, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
@@ -100,6 +103,9 @@ class Convolution(nn.Module):
         features: Tensor = self.norm(
             functional.conv2d(pixels, conv.weight, conv.bias, stride, (rows // 2, columns // 2), groups=conv.groups)
         )
+        return self._activated(features)
+
+    def _activated(self, features: Tensor) -> Tensor:
         return features if self.linear else functional.relu6(features)
 
     def fuse(self) -> None:
@@ -200,6 +206,11 @@ def translate_keys(state: Mapping[str, Tensor]) -> OrderedDict[str, Tensor]:
         new = re.sub(r"^_blocks\.(\d+)\._(\w+)", lambda match: f"blocks.{match[1]}.{inner[match[2]]}", key)
         translated[re.sub(r"^_(\w+)", lambda match: outer[match[1]], new)] = value
     return translated
+
+
+def _pixels_are_rows(pixels: Tensor) -> bool:
+    """Whether a 1 x 1 convolution is one matrix product: channels last, on a CPU, where torch unfolds pixels first."""
+    return pixels.device.type == "cpu" and pixels.is_contiguous(memory_format=torch.channels_last)
 
 
 def _variant(number: int) -> Variant:

@@ -46,7 +46,7 @@ def load_image(
         model = from_processor(module, loaded_processor, str(source))
     if fit is not None:
         model = _refitted(model, fit)
-    model.baselines, model.custom_baselines = _baselines(model, baseline)
+    model.baselines, model.custom_baselines = named_baselines(model, baseline)
     if device is not None:
         model.module.to(device_of(device))
     return model
@@ -65,7 +65,7 @@ def _refitted(model: ImageModel, kind: str) -> ImageModel:
     return replace(model, preprocess=preprocess, fit=fit, parallel_preprocess=True)
 
 
-def _baselines(model: ImageModel, requested: Any) -> tuple[tuple[str, ...], dict[str, Tensor]]:
+def named_baselines(model: ImageModel, requested: Any) -> tuple[tuple[str, ...], dict[str, Tensor]]:
     """The names of the baselines, and the preprocessed images of those that the user brings."""
     candidates: list[Any] = [] if requested is None else [requested]
     if isinstance(requested, str):
@@ -119,6 +119,18 @@ def from_pixels(
 
 def from_processor(module: nn.Module, processor: Any, name: str, baselines: Sequence[str] | None = None) -> ImageModel:
     """A Hugging Face image classifier with its own processor."""
+    preprocess, fit = processor_reading(processor)
+    config: Any = module.config
+    labels = tuple(class_names(module, None))
+    several = getattr(config, "problem_type", None) == "multi_label_classification"
+    head = Head.MULTI_LABEL if several else Head.SOFTMAX
+    mean = getattr(processor, "image_mean", None) or (0.485, 0.456, 0.406)
+    colour = (float(mean[0]), float(mean[1]), float(mean[2]))
+    return ImageModel(module, preprocess, fit, head, labels, name, _checked(baselines), mean_colour=colour)
+
+
+def processor_reading(processor: Any) -> tuple[Callable[[ImageInput], Tensor], Fit]:
+    """The preprocessing of a Hugging Face processor, and how it fits an image into the model's input."""
     fit = _fit_of(processor)
 
     def preprocess(image: ImageInput) -> Tensor:
@@ -130,13 +142,7 @@ def from_processor(module: nn.Module, processor: Any, name: str, baselines: Sequ
             )
         return pixels
 
-    config: Any = module.config
-    labels = tuple(class_names(module, None))
-    several = getattr(config, "problem_type", None) == "multi_label_classification"
-    head = Head.MULTI_LABEL if several else Head.SOFTMAX
-    mean = getattr(processor, "image_mean", None) or (0.485, 0.456, 0.406)
-    colour = (float(mean[0]), float(mean[1]), float(mean[2]))
-    return ImageModel(module, preprocess, fit, head, labels, name, _checked(baselines), mean_colour=colour)
+    return preprocess, fit
 
 
 def from_module(
@@ -151,6 +157,12 @@ def from_module(
     The callable is assumed to resize the whole image; pass one that crops as a Hugging Face processor instead, whose
     settings tell which part of the image the scores belong to.
     """
+    checked_preprocess, fit = callable_reading(preprocess)
+    return ImageModel(module, checked_preprocess, fit, Head.SOFTMAX, tuple(labels), name, _checked(baselines))
+
+
+def callable_reading(preprocess: Callable[[Any], Any]) -> tuple[Callable[[ImageInput], Tensor], Fit]:
+    """The checked preprocessing by a callable from a PIL image to a tensor, and its fit: the whole image is resized."""
     from PIL import Image
 
     def checked_preprocess(image: ImageInput) -> Tensor:
@@ -161,8 +173,7 @@ def from_module(
 
     grey = ImageInput(np.full((64, 64, 3), 128, dtype=np.uint8), "grey")
     height, width = checked_preprocess(grey).shape[1:]
-    fit = Fit("squash", int(height), int(width))
-    return ImageModel(module, checked_preprocess, fit, Head.SOFTMAX, tuple(labels), name, _checked(baselines))
+    return checked_preprocess, Fit("squash", int(height), int(width))
 
 
 def is_processor(preprocessor: Any) -> bool:

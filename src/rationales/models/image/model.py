@@ -161,7 +161,7 @@ class ImageModel(ModuleModel):
             grid=(height, width),
             module=self.module,
             values=pixels,
-            baseline_values=self._baseline_rows(stacked, real, baseline_names, keys).to(dtype),
+            baseline_values=self.baseline_rows(stacked, real, baseline_names, keys).to(dtype),
         )
         known = [image.known for image in encoded]
         if all(prediction is not None for prediction in known):
@@ -240,7 +240,7 @@ class ImageModel(ModuleModel):
         key = torch.tensor(keys, device=pixels.device)
         return lambda name: (baseline_images(name, unnormalised, self.mean_colour, key, real) - shift) / scale
 
-    def _baseline_rows(
+    def baseline_rows(
         self, pixels: Tensor, real: Tensor, names: Sequence[Sequence[str]], keys: Sequence[int]
     ) -> Tensor:
         """(views * P, channels, H, W): the baselines `names` of every image (P, channels, H, W), by view."""

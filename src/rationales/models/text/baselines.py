@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rationales.errors import OptionError
 
-NAMED = ("pad", "mask", "unk", "zero", "mean")
+NAMED = ("pad", "mask", "unk", "eos", "zero", "mean")
 
 
 def choose(baseline: str | Tensor | None, tokenizer: Any) -> str:

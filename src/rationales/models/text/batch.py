@@ -202,6 +202,12 @@ class TextBatch(Batch):
         return replace(self, networks=networks)
 
     @property
+    def faster_as_copy(self) -> bool:
+        """On a CPU, for encoders whose last layer can be run for the token that is read alone (fast/packed.py)."""
+        single = self.device.type == "cpu" and self.dtype == torch.float32
+        return single and all(not network.packs_rows and packed.can_pack(network.module) for network in self.networks)
+
+    @property
     def modules(self) -> Sequence[nn.Module]:
         return [network.module for network in self.networks]
 

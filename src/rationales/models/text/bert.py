@@ -189,6 +189,11 @@ class LightTokenizer:
         self._backend = tokenizer.backend_tokenizer  # shared, so that tokens which are added are known here
         return tokenizer
 
+    @property
+    def backend_tokenizer(self) -> Any:
+        """The tokenizer of the package tokenizers."""
+        return self._backend
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # probed by copy, pickle and notebooks; not part of a tokenizer
             raise AttributeError(name)

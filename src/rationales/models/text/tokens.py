@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, product
+from functools import partial
+from itertools import accumulate, chain, pairwise, product, repeat
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from rationales.errors import InputError, ModelError
 from rationales.models.batch.rows import Window, windows
@@ -17,6 +20,7 @@ from rationales.rationale import Unit
 
 _NO_CHARACTER = "\ufffd"  # decoded from bytes that are no complete character
 _TOGETHER = 8  # most tokens that form one character
+_NEW_UNIT = partial(tuple.__new__, Unit)  # as Unit._make, without a Python call for each word
 PART_GAP = 1000.0  # between the positions of a text and its pair, further than any smoothing kernel reaches
 
 
@@ -76,7 +80,7 @@ class EncodedText:
 
 
 @dataclass(frozen=True)
-class _TextPart:
+class TextPart:
     """One of the two texts: its tokens, its units and the unit of each token."""
 
     ids: list[int]
@@ -84,12 +88,12 @@ class _TextPart:
     owner: list[int]
 
     def lengths(self) -> list[int]:
-        count = Counter(self.owner)
-        return [count[unit] for unit in range(len(self.units))]
+        lengths: list[int] = np.bincount(self.owner, minlength=len(self.units)).tolist()
+        return lengths
 
 
 @dataclass(frozen=True)
-class _Frame:
+class SpecialTokens:
     """The special tokens around the parts: `ids` and token types before, between and after them."""
 
     ids: list[list[int]]
@@ -168,17 +172,37 @@ def encode(
     capacity = limit - sum(len(special) for special in frame.ids)
     if capacity < len(texts):
         raise ModelError(f"the model takes {limit} tokens, too few for any text")
-    longest = capacity // (2 * len(texts)) or 1
-    parts = [_text_part(text, part_ids, _extents(text, part_ids, tokenizer, extents), unit, longest)
-             for text, part_ids, extents in zip(texts, ids, tokenization.extents, strict=True)]  # fmt: skip
-    if not all(text_part.units for text_part in parts):
+    parts = [
+        text_part(
+            text,
+            part_ids,
+            verified_extents(text, part_ids, tokenizer, extents),
+            unit,
+            longest_unit(capacity, len(texts)),
+        )
+        for text, part_ids, extents in zip(texts, ids, tokenization.extents, strict=True)
+    ]
+    return assemble(source, parts, frame, limit, overlap)
+
+
+def longest_unit(capacity: int, parts: int = 1) -> int:
+    """Most tokens of a unit in rows with room for `capacity` tokens of so many texts; longer units are cut."""
+    return capacity // (2 * parts) or 1
+
+
+def assemble(
+    source: TextInput, parts: Sequence[TextPart], frame: SpecialTokens, limit: int, overlap: int
+) -> EncodedText:
+    """The units and rows of a text whose parts and fixed tokens are known; rows have at most `limit` tokens."""
+    texts = [source.text] if source.pair is None else [source.text, source.pair]
+    capacity = limit - sum(len(special) for special in frame.ids)
+    if not all(part.units for part in parts):
         raise InputError(f"the tokenizer returns no tokens for {source.title}; there is nothing to explain")
-    units = tuple(
-        Unit(text[start:end], start, end, number)
-        for number, (text, text_part) in enumerate(zip(texts, parts, strict=True))
-        for start, end in text_part.units
+    units_of_parts = (
+        _units(text, part.units, number) for number, (text, part) in enumerate(zip(texts, parts, strict=True))
     )
-    capacities, lengths = _part_capacities(parts, capacity), [text_part.lengths() for text_part in parts]
+    units = tuple(chain.from_iterable(units_of_parts))
+    capacities, lengths = _part_capacities(parts, capacity), [part.lengths() for part in parts]
     if any(max(tokens) > capacity for tokens, capacity in zip(lengths, capacities, strict=True)):
         raise ModelError(f"segments of {limit} tokens are too short: a character of {source.title} does not fit")
     cuts = [windows(tokens, capacity, overlap) for tokens, capacity in zip(lengths, capacities, strict=True)]
@@ -186,9 +210,21 @@ def encode(
     return EncodedText(source, units, rows)
 
 
-def _part_capacities(parts: Sequence[_TextPart], capacity: int) -> list[int]:
+def special_tokens(text: str, tokenizer: Any) -> SpecialTokens:
+    """The special tokens around this text."""
+    return _frame(_tokenize_each([text], tokenizer))
+
+
+def _units(text: str, extents: Sequence[Extent], text_index: int) -> Iterator[Unit]:
+    """The units at these extents of a text."""
+    starts, ends = zip(*extents, strict=True)
+    columns = ([text[start:end] for start, end in extents], starts, ends, repeat(text_index))
+    return map(_NEW_UNIT, zip(*columns))  # noqa: B905  # the last has no end
+
+
+def _part_capacities(parts: Sequence[TextPart], capacity: int) -> list[int]:
     """Number of tokens of each part in a row: short parts are not cut, long ones are."""
-    sizes = [len(text_part.ids) for text_part in parts]
+    sizes = [len(part.ids) for part in parts]
     if len(parts) == 1:
         return [capacity]
     if sum(sizes) <= capacity:
@@ -197,24 +233,25 @@ def _part_capacities(parts: Sequence[_TextPart], capacity: int) -> list[int]:
     return [min(size, max(half, capacity - partner)) for size, partner in zip(sizes, reversed(sizes), strict=True)]
 
 
-def _text_part(text: str, ids: list[int], extents: Sequence[Extent], unit: UnitKind, longest: int) -> _TextPart:
+def text_part(text: str, ids: list[int], extents: Sequence[Extent], unit: UnitKind, longest: int) -> TextPart:
     """The units of a text; a unit of more than `longest` tokens becomes several."""
     if not ids:
-        return _TextPart(ids, [], [])
+        return TextPart(ids, [], [])
     if unit == "token":
         raw = _without_overlaps(text, extents)
     else:
         raw = sentences(text) if unit == "sentence" else words(text)
     units, owner = assign_tokens(raw or [(0, len(text))], extents)
-    return _TextPart(ids, *_split(text, units, owner, extents, longest))
+    return TextPart(ids, *_split(text, units, owner, extents, longest))
 
 
 def token_extents(text: str, ids: Sequence[int], tokenizer: Any) -> list[Extent]:
     """Character offsets of each token: those of the tokenizer if they are correct, else found by spelling."""
-    return _extents(text, ids, tokenizer, _tokenize_each([text], tokenizer).extents[0])
+    return verified_extents(text, ids, tokenizer, _tokenize_each([text], tokenizer).extents[0])
 
 
-def _extents(text: str, ids: Sequence[int], tokenizer: Any, reported: Sequence[Extent] | None) -> list[Extent]:
+def verified_extents(text: str, ids: Sequence[int], tokenizer: Any, reported: Sequence[Extent] | None) -> list[Extent]:
+    """The `reported` offsets of the tokens if they are correct, else offsets found by spelling."""
     if reported is not None and len(reported) == len(ids):
         pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
         if trustworthy(text, reported, pieces):
@@ -305,7 +342,7 @@ def _cut(text: str, unit: Extent, tokens: Sequence[Extent], longest: int) -> lis
     return pieces
 
 
-def _frame(tokenization: _Tokenization) -> _Frame:
+def _frame(tokenization: _Tokenization) -> SpecialTokens:
     """The special tokens around the texts, read off the tokenizer's output for these very texts."""
     combined = tokenization.combined
     combined_ids, types = combined["input_ids"], combined.get("token_type_ids")
@@ -326,7 +363,7 @@ def _frame(tokenization: _Tokenization) -> _Frame:
         cursor = start + len(part_ids)
     special.append(combined_ids[cursor:])
     special_types.append(types[cursor:] if types else [])
-    return _Frame(special, special_types if types else None, part_types)
+    return SpecialTokens(special, special_types if types else None, part_types)
 
 
 def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, added: Sequence[int]) -> int | None:
@@ -344,25 +381,25 @@ def _find(combined_ids: Sequence[int], part_ids: Sequence[int], begin: int, adde
     return first_match
 
 
-def _row(parts: Sequence[_TextPart], frame: _Frame, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
+def _row(parts: Sequence[TextPart], frame: SpecialTokens, cut: Sequence[Window], cuts: Sequence[int]) -> TokenRow:
     """The row of one window of each part; `cuts` is the number of windows of each part."""
     ids, owner, types = list(frame.ids[0]), [-1] * len(frame.ids[0]), list(frame.types[0]) if frame.types else []
     units: list[int] = []
     weight: list[float] = []
     position: list[float] = []
     before = 0
-    for number, (text_part, window) in enumerate(zip(parts, cut, strict=True)):
+    for number, (part, window) in enumerate(zip(parts, cut, strict=True)):
         shift = len(units) - window.first
-        tokens = slice(*(bisect_left(text_part.owner, unit) for unit in (window.first, window.last)))  # owners rise
+        tokens = slice(*(bisect_left(part.owner, unit) for unit in (window.first, window.last)))  # owners rise
         repetitions = prod(count for other_part, count in enumerate(cuts) if other_part != number)
-        owners, after = text_part.owner[tokens], frame.ids[number + 1]
+        owners, after = part.owner[tokens], frame.ids[number + 1]
         units += range(before + window.first, before + window.last)
         weight += [value / repetitions for value in window.weight] if repetitions > 1 else window.weight
         gap = before + number * PART_GAP
         position += [gap + unit for unit in range(window.first, window.last)]
-        ids += text_part.ids[tokens] + after
+        ids += part.ids[tokens] + after
         owner += ([unit + shift for unit in owners] if shift else owners) + [-1] * len(after)
         if frame.types is not None:
             types += [frame.part_types[number]] * len(owners) + frame.types[number + 1]
-        before += len(text_part.units)
+        before += len(part.units)
     return TokenRow(ids, types if frame.types is not None else None, owner, units, weight, position)

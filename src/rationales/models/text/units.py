@@ -8,8 +8,10 @@ languages few of the words occur, and little is proposed.
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
+import operator
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +30,8 @@ _BOUNDARY = regex.compile(r"(?V1w)\b")
 _KNOWN, _LONG = 2**15, 64  # cached chunks, and the length from which chunks are not cached
 _SPACE, _PLAIN, _MARK = range(3)
 _ASCII = np.array(
-    [_SPACE if chr(code) in " \t\n\v\f\r" else _PLAIN if chr(code).isalnum() else _MARK for code in range(128)]
+    [_SPACE if chr(code) in " \t\n\v\f\r" else _PLAIN if chr(code).isalnum() else _MARK for code in range(128)],
+    dtype=np.uint8,
 )
 _VISIBLE = regex.compile(r"[^\s\p{Cc}\p{Zs}\p{Zl}\p{Zp}]")
 _PUNCTUATION = regex.compile(r"^\p{P}$|^\p{S}$")
@@ -39,7 +42,7 @@ _SENTENCE_END = regex.compile(r"(?=\s)(?<=[.!?…。！？]['\"”’)\]]*)\s+|\
 def words(text: str) -> list[Extent]:
     """The words and marks of a text, in order; all characters outside them are white space or controls."""
     if not text.isascii():
-        return _words(text)
+        return split_words(text)
     kinds = _ASCII[np.frombuffer(text.encode(), np.uint8)]
     cuts = np.flatnonzero(np.diff(kinds == _SPACE, prepend=True, append=True))
     begins, ends = cuts[::2], cuts[1::2]
@@ -51,14 +54,15 @@ def words(text: str) -> list[Extent]:
     for chunk_index in mixed:
         begin, end = chunks[chunk_index]
         chunk = text[begin:end]
-        chunk_words = _chunk(chunk) if len(chunk) < _LONG else _words(chunk)  # cached: texts repeat words
+        chunk_words = _chunk(chunk) if len(chunk) < _LONG else split_words(chunk)  # cached: texts repeat words
         extents += chunks[done:chunk_index]
         extents += [(begin + start, begin + stop) for start, stop in chunk_words]
         done = chunk_index + 1
     return extents + chunks[done:]
 
 
-def _words(text: str) -> list[Extent]:
+def split_words(text: str) -> list[Extent]:
+    """The same for any characters, by Unicode's word boundaries."""
     cuts = [0, *(match.start() for match in _BOUNDARY.finditer(text)), len(text)]
     extents: list[Extent] = []
     for start, end in itertools.pairwise(cuts):
@@ -81,7 +85,7 @@ def _words(text: str) -> list[Extent]:
 
 @functools.lru_cache(_KNOWN)
 def _chunk(chunk: str) -> tuple[Extent, ...]:
-    return tuple(_words(chunk))
+    return tuple(split_words(chunk))
 
 
 def sentences(text: str) -> list[Extent]:
@@ -177,16 +181,16 @@ def trustworthy(text: str, extents: Sequence[Extent], pieces: Sequence[str]) -> 
     following = np.concatenate([starts, [len(text)]])
     gaps = np.flatnonzero(following > previous_end)
     missing = "".join(
-        text[begin:end] for begin, end in zip(previous_end[gaps].tolist(), following[gaps].tolist(), strict=True)
+        [text[begin:end] for begin, end in zip(previous_end[gaps].tolist(), following[gaps].tolist(), strict=True)]
     )
     if not (missing.isspace() or all(map(_swallowed, missing))):
         return False
-    plain_pieces = [_plain(piece) for piece in pieces]
+    plain_pieces = [plain_piece(piece) for piece in pieces]
     required_matches = 0.9 * (len(plain_pieces) - plain_pieces.count(None))
     text_pieces = [text[start:end] for start, end in extents]
-    pairs = list(zip(plain_pieces, text_pieces, strict=True))
-    if sum(piece == text_piece.casefold() for piece, text_piece in pairs) >= required_matches:
+    if sum(map(operator.eq, plain_pieces, map(str.casefold, text_pieces))) >= required_matches:
         return True
+    pairs = zip(plain_pieces, text_pieces, strict=True)
     comparable = [(piece, text_piece) for piece, text_piece in pairs if piece is not None]
     return sum(_spelling(piece) == _spelling(text_piece) for piece, text_piece in comparable) >= required_matches
 
@@ -239,7 +243,7 @@ def _bare(piece: str) -> str:
 
 
 @functools.lru_cache(_KNOWN)
-def _plain(piece: str) -> str | None:
+def plain_piece(piece: str) -> str | None:
     """A piece of ASCII letters and digits in lower case; None for any other piece."""
     bare = _bare(piece)
     return bare.casefold() if bare.isascii() and bare.isalnum() else None
@@ -301,40 +305,80 @@ class Cuts:
 
 def cuts(units: Sequence[Unit]) -> Cuts:
     """Where spans of these words (of both texts of a pair) would cut a phrase."""
-    words = [unit.text.casefold().replace("’", "'") for unit in units]
-    joints = np.array([_joint(units, index) for index in range(len(units))], dtype=bool)
-    marks = np.array([not any(map(str.isalnum, word)) for word in words], dtype=bool) & ~joints
-    begins, ends = np.zeros(len(units), dtype=bool), np.zeros(len(units), dtype=bool)
-    new = [
-        index > 0 and (bool(marks[index]) or unit.text_index != units[index - 1].text_index)
-        for index, unit in enumerate(units)
-    ]
+    texts, starts, stops, text_index = (list(column) for column in zip(*units, strict=True)) if units else ([],) * 4
+    traits = np.fromiter(map(_traits, texts), np.int64, len(texts))
+    text_starts = np.diff(text_index, prepend=text_index[:1]) != 0  # the first word of the second text
+    joints = _joints(traits, np.array(starts, np.int64), np.array(stops, np.int64), text_starts)
+    marks = _has(traits, _Trait.MARK) & ~joints
+    new = marks | text_starts
+    new[:1] = False
     clause = np.where(marks, -1, np.cumsum(new))
-    for index in range(1, len(units)):
-        before, word = words[index - 1], words[index]
-        if clause[index] < 0 or clause[index] != clause[index - 1]:
-            continue
-        following = words[index + 1] if index + 1 < len(units) and clause[index + 1] == clause[index] else None
-        if joints[index] or joints[index - 1] or (before, word) in PAIRS or _is_particle(word, following):
-            ends[index - 1] = begins[index] = True
-        else:
-            negated = before in NEGATIONS or before.endswith("n't")
-            ends[index - 1] = negated or before in _OPENING
-            begins[index] = negated or before in DEGREES
+    begins, ends = np.zeros(len(texts), dtype=bool), np.zeros(len(texts), dtype=bool)
+    before, word = traits[:-1], traits[1:]
+    inside = (clause[1:] >= 0) & (clause[1:] == clause[:-1])  # (n - 1,) a word and the one before, in one clause
+    followed = np.append(inside[1:], False)
+    following = np.append(word[1:], 0)
+    at_end = ~followed[: len(word)] | _has(following[: len(word)], _Trait.LINK)
+    particles = _has(word, _Trait.PARTICLE) | (_has(word, _Trait.PARTICLE_AT_AN_END) & at_end)
+    tied = joints[1:] | joints[:-1] | particles
+    for index in np.flatnonzero(_has(before, _Trait.PAIR) & _has(word, _Trait.PAIR)).tolist():
+        tied[index] |= (_folded(texts[index]), _folded(texts[index + 1])) in PAIRS
+    negated = _has(before, _Trait.NEGATION)
+    ends[:-1] = inside & (tied | negated | _has(before, _Trait.OPENING))
+    begins[1:] = inside & (tied | negated | _has(before, _Trait.DEGREE))
     return Cuts(begins, ends, joints, clause)
 
 
-def _joint(units: Sequence[Unit], index: int) -> bool:
-    """Whether a unit is a mark inside a word, without a space on either side."""
-    if units[index].text not in JOINTS or not 0 < index < len(units) - 1:
-        return False
-    before, unit, after = units[index - 1 : index + 2]
-    alike = before.text_index == unit.text_index == after.text_index
-    return alike and before.end == unit.start and unit.end == after.start and before.text[-1].isalnum()
+class _Trait(enum.IntFlag):
+    """What is known of a word by its spelling."""
+
+    MARK = enum.auto()  # no letter and no digit
+    JOINT = enum.auto()
+    ENDS_IN_LETTER = enum.auto()  # or in a digit
+    NEGATION = enum.auto()
+    OPENING = enum.auto()
+    DEGREE = enum.auto()
+    PARTICLE = enum.auto()
+    PARTICLE_AT_AN_END = enum.auto()
+    LINK = enum.auto()  # a conjunction or a preposition
+    PAIR = enum.auto()  # a word of some pair
 
 
-def _is_particle(word: str, following: str | None) -> bool:
-    """Whether a word belongs to the verb or adjective before it; `following` is the next word of its clause."""
-    if word in PARTICLES:
-        return True
-    return word in PARTICLES_AT_AN_END and (following is None or following in CONJUNCTIONS | PREPOSITIONS)
+def _has(traits: np.ndarray, trait: _Trait) -> np.ndarray:
+    """Whether each word has this trait."""
+    return (traits & int(trait)) != 0
+
+
+def _folded(text: str) -> str:
+    return text.casefold().replace("’", "'")
+
+
+_PAIRED = frozenset(itertools.chain.from_iterable(PAIRS))
+
+
+@functools.lru_cache(_KNOWN)
+def _traits(text: str) -> int:
+    """The traits of a word, as one number."""
+    word = _folded(text)
+    traits = {
+        _Trait.MARK: not any(map(str.isalnum, word)),
+        _Trait.JOINT: text in JOINTS,
+        _Trait.ENDS_IN_LETTER: text[-1:].isalnum(),
+        _Trait.NEGATION: word in NEGATIONS or word.endswith("n't"),
+        _Trait.OPENING: word in _OPENING,
+        _Trait.DEGREE: word in DEGREES,
+        _Trait.PARTICLE: word in PARTICLES,
+        _Trait.PARTICLE_AT_AN_END: word in PARTICLES_AT_AN_END,
+        _Trait.LINK: word in CONJUNCTIONS or word in PREPOSITIONS,
+        _Trait.PAIR: word in _PAIRED,
+    }
+    return sum(int(trait) for trait, present in traits.items() if present)
+
+
+def _joints(traits: np.ndarray, starts: np.ndarray, stops: np.ndarray, text_starts: np.ndarray) -> np.ndarray:
+    """(n,) whether a unit is a mark inside a word, without a space on either side."""
+    joints = np.zeros(len(traits), dtype=bool)
+    touching = (stops[:-1] == starts[1:]) & ~text_starts[1:]  # (n - 1,) a unit and the next
+    marks = _has(traits[1:-1], _Trait.JOINT) & _has(traits[:-2], _Trait.ENDS_IN_LETTER)
+    joints[1:-1] = marks & touching[:-1] & touching[1:]
+    return joints

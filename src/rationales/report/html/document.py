@@ -50,6 +50,11 @@ def head(title: str, style: str, script: str = "", *, connects: bool = False) ->
     )
 
 
+def scrollable(content: str, label: str) -> str:
+    """HTML that scrolls sideways where it is too wide, also by keyboard; `label`: what it is, for screen readers."""
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(label)}">{content}</div>'
+
+
 def footer() -> str:
     """The footer with the version of the package."""
     return f"<footer>Made with rationales {escape(__version__)}</footer>"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypedDict, overload
 import numpy as np
 
 from rationales.files import write_text
-from rationales.rationale import Frames, Grid, Rationale
-from rationales.report.html import image_view
+from rationales.rationale import Frames, Grid, Rationale, TextAndImage
+from rationales.report.html import image_view, text_and_image
 from rationales.report.html.document import asset, footer, head
 from rationales.report.html.index import index
 from rationales.report.html.marked_text import LEVELS, display_text, embedded_json, escape, marked
@@ -40,6 +40,9 @@ class PageLayout(TypedDict, total=False):
     lead: str
     name: str
     ending: str
+    endings: Sequence[str]
+    style: str
+    script: str
 
 
 @overload
@@ -60,31 +63,49 @@ def page(
     lead: str = "",
     name: str = "",
     ending: str = "",
+    endings: Sequence[str] = (),
+    style: str = "",
+    script: str = "",
 ) -> str | Path:
     """One self-contained page of all `rationales`, with an index where there are several.
 
     Returns the page as a string; with `path`, writes the page and returns the path. With `titles`, one for each,
     the rationales are shown side by side below `lead` (HTML); `name` is the title of the page. `ending`: HTML after
-    the last rationale.
+    the last rationale; `endings`: HTML at the end of each. `style` and `script` are added to those of the page.
     """
     several = [rationales] if isinstance(rationales, Rationale) else list(rationales)
-    content = _page(several, titles, lead, name, ending)
+    content = _page(several, titles, lead, name, ending, endings, style, script)
     return content if path is None else write_text(path, content)
 
 
-def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: str, name: str, ending: str) -> str:
+def _page(
+    rationales: Sequence[Rationale],
+    titles: Sequence[str] | None,
+    lead: str,
+    name: str,
+    ending: str,
+    endings: Sequence[str],
+    added_style: str,
+    added_script: str,
+) -> str:
     style = asset("article.css") + asset("page.css")
     script = asset("probabilities.js") + asset("page.js")
     style += asset("side_by_side.css") if titles is not None else ""
+    if any(map(_has_both, rationales)):
+        style += asset("image.css") if not any(map(_is_image, rationales)) else ""
     if any(map(_is_image, rationales)):
         style, script = style + asset("image.css"), script + asset("image.js")
     if any(map(_is_sound, rationales)):
         style += asset("wave.css")
+    style, script = style + added_style, script + added_script
     several = len(rationales) != 1
     title = name or (count(len(rationales), "rationale") if several else f"Why {rationales[0].question}?")
+    heading = "h2" if several or titles else "h1"
+    article_titles = [None] * len(rationales) if titles is None else titles
+    article_endings = endings or [""] * len(rationales)
     articles = (
-        _article(rationale, "h2" if several or titles else "h1", number, titles[number - 1] if titles else None)
-        for number, rationale in enumerate(rationales, 1)
+        _article(rationale, heading, number, *parts)
+        for number, (rationale, *parts) in enumerate(zip(rationales, article_titles, article_endings, strict=True), 1)
     )
     return "\n".join(
         (
@@ -107,33 +128,48 @@ def _page(rationales: Sequence[Rationale], titles: Sequence[str] | None, lead: s
 
 def fragment(rationale: Rationale) -> str:
     """The rationale for a notebook cell: no page, no script, no ids; scores are the titles of the words."""
-    style = asset("article.css") + (asset("image.css") if _is_image(rationale) else "")
+    with_image = _is_image(rationale) or _has_both(rationale)
+    style = asset("article.css") + (asset("image.css") if with_image else "")
     style += asset("wave.css") if _is_sound(rationale) else ""
     return f'<div class="rationales cell"><style>{style}</style>{_article(rationale, "h3", None)}</div>'
 
 
-def _article(rationale: Rationale, heading: str, number: int | None, title: str | None = None) -> str:
+def _article(rationale: Rationale, heading: str, number: int | None, title: str | None = None, ending: str = "") -> str:
     question = f"Why <em>{display_text(rationale.question)}</em>?" if title is None else display_text(title)
     live = number is not None
     scale = scale_of(rationale)
     identity = f' id="r{number}"' if live else ""
-    kind = ' class="image"' if _is_image(rationale) else ""
+    both = _has_both(rationale)
+    kind = ' class="both"' if both else ' class="image"' if _is_image(rationale) else ""
     return "\n".join(
         (
             f"<article{identity}{kind}>",
             f"<header>{_kicker(rationale)}",
             f"<{heading}>{question}</{heading}>",
             f'<p class="result">{sentence(rationale)}</p></header>',
-            *(_image_content if kind else _text_content)(rationale, scale, number),
+            *_content(rationale, scale, number),
             target_table(rationale),
             class_table(rationale, live=live),
-            f'<p class="stale">{STALE}</p>' if live and rationale.curve is None else "",
+            f'<p class="stale">{STALE}</p>' if live and not both and rationale.curve is None else "",
+            ending,
             _notes(rationale),
             _list(rationale, scale) if live else "",
             _provenance(rationale),
             "</article>",
         )
     )
+
+
+def _content(rationale: Rationale, scale: Scale, number: int | None) -> Iterator[str]:
+    """The input with its rationale, and the controls or the caption below it."""
+    if _has_both(rationale):
+        words = rationale.text_part
+        return text_and_image.content(rationale, _legend(words, scale_of(words)))
+    return (_image_content if _is_image(rationale) else _text_content)(rationale, scale, number)
+
+
+def _has_both(rationale: Rationale) -> bool:
+    return isinstance(rationale.units, TextAndImage)
 
 
 def _is_image(rationale: Rationale) -> bool:
@@ -230,6 +266,9 @@ def _notes(rationale: Rationale) -> str:
 
 def _list(rationale: Rationale, scale: Scale) -> str:
     """The spans as a list: for screen readers, for copying, and for finding them in a long text."""
+    if _has_both(rationale):
+        words, picture = rationale.text_part, rationale.image_part
+        return _list(words, scale_of(words)) + image_view.region_list(picture, scale_of(picture))
     if _is_image(rationale):
         return image_view.region_list(rationale, scale)
     if _is_sound(rationale):

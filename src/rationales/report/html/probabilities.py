@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from rationales.rationale import Rationale
+from rationales.report.html.document import scrollable
 from rationales.report.html.marked_text import display_text, escape
 from rationales.report.wording import listed_labels, percent, predicted_label, probability_rows, runner_up, unit_name
 
@@ -94,11 +95,11 @@ def class_table(rationale: Rationale, *, live: bool) -> str:
         if live and len(labels) < total
         else ""
     )
-    return (
-        '<div class="wide" tabindex="0" role="group" aria-label="Probabilities of the classes">'
+    table = (
         f'<table class="probabilities classes"><thead><tr><th scope="col">{title}</th>{head}</tr>'
-        f"</thead><tbody>{body}</tbody></table></div>{button}"
+        f"</thead><tbody>{body}</tbody></table>"
     )
+    return scrollable(table, "Probabilities of the classes") + button
 
 
 def _marked(is_target: bool) -> str:

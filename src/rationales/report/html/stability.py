@@ -12,7 +12,7 @@ from rationales.evaluation.stability.results import Disagreement, MethodStabilit
 from rationales.evaluation.tables.markdown import number
 from rationales.rationale import Grid, Rationale
 from rationales.report.canvas import canvas, data_uri
-from rationales.report.html.document import asset, footer, head
+from rationales.report.html.document import asset, footer, head, scrollable
 from rationales.report.html.marked_text import display_text, escape, marked
 from rationales.report.scale import scale_of
 from rationales.report.stability import BASELINES, CAPTIONS, ReportTable, baseline_rows, headline, tables
@@ -85,10 +85,8 @@ def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]], name: str) ->
         + "</tr>"
         for row in rows
     )
-    return (
-        f'<div class="wide"><table class="figures {name}"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
-        "</div>"
-    )
+    table = f'<table class="figures {name}"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
+    return scrollable(table, f"Table of {name}")
 
 
 def _stacked(cell: str) -> str:
@@ -117,7 +115,7 @@ def _labels(result: StabilityResult, method: MethodStability) -> str:
 
 def _matrices(method: MethodStability) -> str:
     matrices = "".join(
-        f'<figure><figcaption>{title}</figcaption><div class="wide">{_matrix(method, name)}</div></figure>'
+        f"<figure><figcaption>{title}</figcaption>{scrollable(_matrix(method, name), title)}</figure>"
         for name, title in (("iou", "IoU of the rationales"), ("rank", "Rank correlation of the scores"))
     )
     return f'<section><h3>Run against run</h3><div class="matrices">{matrices}</div></section>'

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rationales.files import write_bytes
-from rationales.rationale import Rationale
+from rationales.rationale import Rationale, TextAndImage
 from rationales.report.canvas import canvas, captions, encoded, image_of, pillow
+from rationales.report.png.words import LINE, draw_words, placed_words
 from rationales.report.wording import percent, probability_rows
 
 if TYPE_CHECKING:
@@ -21,12 +22,20 @@ INK, SOFT, PAPER, WARNING = (29, 33, 38), (100, 106, 115), (255, 255, 255), (154
 
 
 def png(rationale: Rationale) -> bytes:
-    """Three panels with captions under a heading with the target and its probabilities, as the bytes of a PNG."""
-    panel_data = canvas(rationale)
+    """Three panels with captions under a heading with the target and its probabilities, as the bytes of a PNG.
+
+    The words of a text that belongs to the image are below the panels, each over the colour of its score.
+    """
+    both = isinstance(rationale.units, TextAndImage)
+    picture = rationale.image_part if both else rationale
+    panel_data = canvas(picture)
     height, width = panel_data.selected.shape
     column = max(width, COLUMN)
     warnings = [note.message for note in rationale.notes if note.level == "warning"]
-    size = (2 * MARGIN + 3 * column + 2 * GAP, HEAD + height + FOOT + MARGIN + NOTE * len(warnings))
+    sheet_width = 2 * MARGIN + 3 * column + 2 * GAP
+    placed = placed_words(rationale.text_part, sheet_width - 2 * MARGIN) if both else []
+    words_height = (placed[-1].line + 1) * LINE + GAP if placed else 0
+    size = (sheet_width, HEAD + height + FOOT + words_height + MARGIN + NOTE * len(warnings))
     sheet = pillow().new("RGB", size, PAPER)
     from PIL import ImageDraw, ImageFont
 
@@ -34,13 +43,14 @@ def png(rationale: Rationale) -> bytes:
     small, available = ImageFont.load_default(13), size[0] - 2 * MARGIN
     draw_heading(pen, rationale, available)
     panels = (panel_data.original, panel_data.heat(), panel_data.cutout())
-    for number, (panel, caption) in enumerate(zip(panels, captions(rationale), strict=True)):
+    for number, (panel, caption) in enumerate(zip(panels, captions(picture), strict=True)):
         left = MARGIN + number * (column + GAP)
         sheet.paste(image_of(panel), (left + (column - width) // 2, HEAD))
         text = fitted(caption, small, column)
         pen.text((left + column // 2, HEAD + height + FOOT // 2), text, SOFT, small, anchor="mm")
+    draw_words(pen, placed, MARGIN, HEAD + height + FOOT)
     for number, warning in enumerate(warnings):
-        top = HEAD + height + FOOT + NOTE * number + NOTE // 2
+        top = HEAD + height + FOOT + words_height + NOTE * number + NOTE // 2
         pen.text((MARGIN, top), fitted(f"note: {warning}", small, available), WARNING, small, anchor="lm")
     return encoded(sheet, "PNG", optimize=True)
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rationales.rationale import Frames, Grid, Rationale
+from rationales.rationale import Frames, Grid, Rationale, TextAndImage
 from rationales.report.terminal.show import safe
 from rationales.report.wording import percent, predicted_label, selection_size, time_range
 
@@ -37,6 +37,8 @@ def _reasons(rationale: Rationale) -> str:
     """The strongest spans of a text or a sound; how much of an image is selected."""
     if isinstance(rationale.units, Grid):
         return selection_size(rationale)
+    if isinstance(rationale.units, TextAndImage):
+        return f"{_reasons(rationale.text_part)} · {_reasons(rationale.image_part)}".removeprefix(" · ")
     if isinstance(rationale.units, Frames):
         spans = [(stretch.score, time_range(stretch)) for stretch in rationale.times()]
     else:

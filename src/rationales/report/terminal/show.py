@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.table import Column, Table
 from rich.text import Text
 
-from rationales.rationale import Frames, Grid, Rationale
+from rationales.rationale import Frames, Grid, Rationale, TextAndImage
 from rationales.report import wording
 from rationales.report.bidirectional import visible
 from rationales.report.envelope import envelope
@@ -74,7 +74,10 @@ def safe(text: str) -> str:
 
 
 def body(rationale: Rationale, *, colours: bool) -> RenderableType:
-    """The input with its rationale: a coloured or bracketed text, a list of regions, a line of bars."""
+    """The input with its rationale: a coloured or bracketed text, a list of regions, both, or a line of bars."""
+    if isinstance(rationale.units, TextAndImage):
+        words = _text(rationale.text_part, colours=colours)
+        return Group(words, Text(), _regions(rationale.image_part, colours=colours))
     if isinstance(rationale.units, Grid):
         return _regions(rationale, colours=colours)
     if isinstance(rationale.units, Frames):

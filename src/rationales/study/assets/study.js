@@ -2,14 +2,24 @@
 // One trial at a time. Time counts only while the page is visible. Answers are kept in this browser until they are
 // downloaded or sent, so that closing the page loses nothing.
 const settings = JSON.parse(document.getElementById("study").textContent);
-const stored = `rationales-study-${settings.study}`;
+const stored = `rationales-study-${settings.study}`; // of the person who started last; others have their own entry
 const sections = new Map([...document.querySelectorAll(".trial")].map((section) => [section.dataset.trial, section]));
 const progress = document.querySelector(".progress");
 let state = { person: "", order: [], answers: [] };
 let current = null, elapsed = 0, since = 0;
 
+function storedState(person) {
+  try {
+    const before = JSON.parse(localStorage.getItem(`${stored}-${person}`));
+    return before && before.order.length ? before : null;
+  } catch { return null; /* no storage, or not readable */ }
+}
+
 function save() {
-  try { localStorage.setItem(stored, JSON.stringify(state)); } catch { /* private windows have no storage */ }
+  try {
+    localStorage.setItem(stored, state.person);
+    localStorage.setItem(`${stored}-${state.person}`, JSON.stringify(state));
+  } catch { /* private windows have no storage */ }
 }
 
 function shuffled(values) {
@@ -82,6 +92,7 @@ async function finish() {
     if (!response.ok) throw new Error(String(response.status));
     outcome.textContent = "Your answers have been sent.";
     localStorage.removeItem(stored);
+    localStorage.removeItem(`${stored}-${state.person}`);
   } catch (error) {
     outcome.textContent = `Your answers could not be sent (${error.message}). ${please}`;
   }
@@ -111,20 +122,28 @@ for (const section of sections.values()) {
   });
 }
 
+// A finger that moves up or down scrolls: the word below it is marked when it is lifted, or moves on to another word.
 let drawing = null; // what the pointer sets words to while it is down
+let touched = null; // the word below a finger that may still begin to scroll
 document.addEventListener("pointerdown", (event) => {
   const word = event.target.closest?.(".word");
   if (!word) return;
   word.releasePointerCapture?.(event.pointerId);
   drawing = word.getAttribute("aria-pressed") !== "true";
-  press(word, drawing);
+  if (event.pointerType === "touch") touched = word; else press(word, drawing);
 });
 document.addEventListener("pointerover", (event) => {
   const word = event.target.closest?.(".word");
-  if (word && drawing !== null) press(word, drawing);
+  if (!word || drawing === null || word === touched) return;
+  if (touched) press(touched, drawing);
+  touched = null;
+  press(word, drawing);
 });
-document.addEventListener("pointerup", () => { drawing = null; });
-document.addEventListener("pointercancel", () => { drawing = null; });
+document.addEventListener("pointerup", () => {
+  if (touched) press(touched, drawing);
+  drawing = touched = null;
+});
+document.addEventListener("pointercancel", () => { drawing = touched = null; });
 document.addEventListener("keydown", (event) => {
   if (event.target.matches?.(".word") && (event.key === " " || event.key === "Enter")) {
     event.preventDefault();
@@ -141,20 +160,19 @@ document.addEventListener("visibilitychange", () => {
 });
 
 document.getElementById("start").addEventListener("click", () => {
-  const person = document.getElementById("person").value.trim();
-  state.person = person || state.person || `anonymous-${crypto.getRandomValues(new Uint32Array(1))[0].toString(36)}`;
-  if (!state.order.length) state.order = shuffled(settings.trials);
+  const entered = document.getElementById("person").value.trim();
+  const person = entered || `anonymous-${crypto.getRandomValues(new Uint32Array(1))[0].toString(36)}`;
+  state = storedState(person) ?? { person, order: shuffled(settings.trials), answers: [] };
   document.getElementById("intro").hidden = true;
   save();
   showNext();
 });
 document.getElementById("download").addEventListener("click", download);
 
-try {
-  const before = JSON.parse(localStorage.getItem(stored));
-  if (before && before.order.length) {
-    state = before;
-    document.getElementById("person").value = state.person;
-    document.getElementById("start").textContent = "Continue";
-  }
-} catch { /* nothing stored, or not readable */ }
+const code = document.getElementById("person");
+function nameStart() {
+  document.getElementById("start").textContent = storedState(code.value.trim()) ? "Continue" : "Start";
+}
+code.addEventListener("input", nameStart);
+try { code.value = localStorage.getItem(stored) ?? ""; } catch { /* no storage */ }
+nameStart();

@@ -16,7 +16,7 @@ from rationales.errors import DataError, OptionError
 from rationales.masks.instant.aml import weight_search
 from rationales.masks.instant.aml.pretraining import pretrain, pretrain_for_metrics
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
-from rationales.masks.instant.aml.weight_search import Trial, run_search, sampler_name, suggest
+from rationales.masks.instant.aml.weight_search import WeightTrial, run_search, sampler_name, suggest
 
 BRIEF = AmlTraining(
     texts=24, validation_texts=6, epochs=3, inputs=12, learning_rate=2e-3, trials=0, trial_texts=12, trial_epochs=1
@@ -156,7 +156,7 @@ class TestSearch:
         assert all(0 <= weight <= 1 for trial in all_trials for weight in trial.weights.values())
 
     def test_lower_is_better_where_it_is(self):
-        trials = [Trial({"prediction_weight": 0.1}, {"sufficiency": 0.5}), Trial({}, {"sufficiency": 0.2})]
+        trials = [WeightTrial({"prediction_weight": 0.1}, {"sufficiency": 0.5}), WeightTrial({}, {"sufficiency": 0.2})]
         assert weight_search.best_trial(trials, "sufficiency") is trials[1]
 
     def test_without_optuna_the_search_is_random_and_says_so(self, monkeypatch):

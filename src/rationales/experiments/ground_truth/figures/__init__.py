@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rationales.experiments.ground_truth.experiment import GroundTruthExperiment
-from rationales.experiments.ground_truth.figures import fig5, fig5_confirm, fig6, fig7, fig8, fig12, table1
+from rationales.experiments.ground_truth.figures import border, fig5, fig5_confirm, fig6, fig7, fig8, fig12, table1
 
 EXPERIMENTS: dict[str, GroundTruthExperiment] = {
     experiment.name: experiment
@@ -13,6 +13,7 @@ EXPERIMENTS: dict[str, GroundTruthExperiment] = {
         fig6.EXPERIMENT,
         fig7.EXPERIMENT,
         fig8.EXPERIMENT,
+        border.EXPERIMENT,
         table1.EXPERIMENT,
         fig12.FIG12,
         fig12.FIG13,

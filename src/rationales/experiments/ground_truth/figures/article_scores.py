@@ -17,6 +17,7 @@ from rationales.experiments.ground_truth.reporting.run_statistics import (
 )
 from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
 from rationales.experiments.ground_truth.runs import review_passages
+from rationales.experiments.ground_truth.runs.networks import TEXT_NETWORKS
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
 
 ARTICLES, CN, NC = "articles", "cn", "nc"
@@ -77,7 +78,12 @@ def data_remarks(runs: ExperimentRuns) -> tuple[str, ...]:
         for name in runs.chosen_rows["data"]
     ]
     left_out = "Texts without an article where the plant needs one are left out."
-    return (*descriptions, f"{left_out} Replaced words become padding. Word embeddings are learned from scratch.")
+    networks = runs.chosen_rows.get("networks", ())
+    pretrained = [name for name in networks if TEXT_NETWORKS[name].pretrained_width]
+    embeddings = "Word embeddings are learned from scratch"
+    if pretrained:
+        embeddings += f", but for {', '.join(pretrained)}, which starts with those of MiniLM, reduced to 200 dimensions"
+    return (*descriptions, f"{left_out} Replaced words become padding. {embeddings}.")
 
 
 def word_share(runs: Sequence[RunRecord], kind: str) -> float:

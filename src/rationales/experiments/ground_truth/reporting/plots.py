@@ -86,6 +86,39 @@ def bars(path: Path, rows: Mapping[str, str], columns: Sequence[str], draw: Draw
     return _save(figure, path)
 
 
+def word_bars(path: Path, panels: Sequence[tuple[str, Sequence[str], Any, Sequence[str]]]) -> Path:
+    """Write one panel of bars for each text: its title, words, scores and the colour of each word; return the path."""
+    widest = max(len(words) for _, words, _, _ in panels)
+    figure = _figure((min(24.0, 1.5 + 0.14 * widest), 0.6 + 1.7 * len(panels)))
+    axes_list = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+    for axes, (title, words, scores, colours) in zip(axes_list, panels, strict=True):
+        axes.bar(range(len(words)), scores, color=list(colours), width=0.8)
+        axes.set_xticks(range(len(words)), list(words), rotation=90, fontsize=5)
+        axes.set_xlim(-1, len(words))
+        axes.set_title(title, fontsize=8, loc="left")
+        axes.tick_params(axis="y", labelsize=6)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    figure.supxlabel("orange: articles that tell the class, blue: articles that do not, green: other words", fontsize=8)
+    return _save(figure, path)
+
+
+def matrix(path: Path, shares: Any, titles: Sequence[str]) -> Path:
+    """Write a square matrix of shares as colours with their values; return the path."""
+    side = 1.6 + 0.55 * len(titles)
+    figure = _figure((side, side))
+    axes = figure.subplots()
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.set_xticks(range(len(titles)), titles, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(titles)), titles, fontsize=7)
+    for row, values in enumerate(shares):
+        for column, value in enumerate(values):
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=GREY)
+    axes.set_xlabel("prediction", fontsize=8)
+    axes.set_ylabel("species", fontsize=8)
+    return _save(figure, path)
+
+
 def _figure(size: tuple[float, float]) -> Any:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg

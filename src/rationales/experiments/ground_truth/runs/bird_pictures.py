@@ -20,6 +20,7 @@ from rationales.errors import DataError
 from rationales.groundtruth import ImageExample, load_images, random_generator, reassignment_keeping
 from rationales.groundtruth.encoded_examples import EncodedImages
 from rationales.groundtruth.image_examples import read_pixels
+from rationales.groundtruth.plants.bordered import BorderedPlant
 from rationales.groundtruth.plants.catalogue import PLANTS
 from rationales.groundtruth.plants.image_plants import ImagePlant
 from rationales.groundtruth.plants.regions import area
@@ -69,6 +70,11 @@ def read_kinds(folder: Path | None, kinds: tuple[str, str]) -> BirdPictures:
     """The pictures of these species; each species is read from disk once."""
     splits = {split: tuple(shot for kind in kinds for shot in _read_shots(folder, split, kind)) for split in _SPLITS}
     return BirdPictures(**splits, kinds=kinds)
+
+
+def read_all_kinds(folder: Path | None, split: str) -> list[ImageExample]:
+    """The pictures of every species of a split, species by species."""
+    return [shot for kind in sorted(_examples_by_kind(folder, split)) for shot in _read_shots(folder, split, kind)]
 
 
 @functools.cache
@@ -155,6 +161,8 @@ class RelabelledPictures:
         if number:
             pixels = shift_and_mirror(pixels, random_generator(self.seed, "moved", str(number)))
         rngs = [random_generator(self.seed, f"version {number}", shot.name) for shot in self.shots]
+        if isinstance(self.plant, BorderedPlant):  # with and without the plant alike
+            pixels = self.plant.with_borders(pixels, rngs)
         planted = self.plant.change_all(pixels, rngs)
         return self._to_tensor(pixels), self._to_tensor(planted)
 

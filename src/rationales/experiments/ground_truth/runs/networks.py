@@ -38,6 +38,7 @@ class TextNetwork:
     selects: bool = False  # whether it selects words first and decides by these alone
     has_inherent_scores: bool = True  # whether it has attention weights or selects words
     is_encoder: bool = False  # whether it is of a class that methods look inside
+    pretrained_width: int = 0  # of word vectors from an encoder that training starts with; 0: random ones
 
 
 def _rationale_model(estimator: str) -> TextFactory:
@@ -59,6 +60,12 @@ _SELECTING = Recipe(epochs=30, min_epochs=13, learning_rate=2e-3, batch_size=256
 TEXT_NETWORKS: dict[str, TextNetwork] = {
     "attention": TextNetwork(
         "BiLSTM with attention", lambda words, labels, _: AttentionLSTM(words, labels), Recipe(epochs=30)
+    ),
+    "attention-pretrained": TextNetwork(
+        "BiLSTM with attention, pretrained word vectors",
+        lambda words, labels, _: AttentionLSTM(words, labels),
+        Recipe(epochs=30),
+        pretrained_width=200,
     ),
     "transformer": TextNetwork(
         "Transformer",

@@ -13,6 +13,7 @@ from rationales.groundtruth import find_plant, modify
 from rationales.groundtruth.encoded_examples import EncodedExamples, encode_texts
 from rationales.groundtruth.explainable import near_rate, selection_rate, word_model
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
+from rationales.groundtruth.networks.word_vectors import pretrained_vectors, set_word_vectors
 from rationales.groundtruth.training import EncodedSplits
 
 REQUIRED_ACCURACY = 0.97
@@ -56,8 +57,14 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> training_run.
     tokenizer = word_tokenizer(example.text for example in train.examples)
     data = EncodedSplits(*(encode_texts(split.examples, split.labels, tokenizer) for split in (train, val, test)))
 
+    vectors = pretrained_vectors(tokenizer, network.pretrained_width) if network.pretrained_width else None
+
+    def make_network() -> nn.Module:
+        module = network.make(len(tokenizer), test.labels, spec.rate)
+        return module if vectors is None else set_word_vectors(module, vectors)
+
     return training_run.TrainingSetup(
-        make_network=lambda: network.make(len(tokenizer), test.labels, spec.rate),
+        make_network=make_network,
         data=data,
         recipe=network.recipe,
         test=test,

@@ -28,7 +28,7 @@ from rationales.masks.instant.aml.masking import MapProblem
 from rationales.masks.instant.aml.settings import AmlLosses
 from rationales.masks.instant.aml.unit_alignment import BackboneRows, read_windows
 from rationales.models.text.batch import TextBatch
-from rationales.models.text.fingerprint import weights_digest
+from rationales.models.weights_digest import weights_digest
 
 FORMAT_VERSION = 1  # raised when files would be misread
 HEADER = "aml_masker"

@@ -25,7 +25,7 @@ from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
 from rationales.masks.instant.aml.training_texts import TextGroup, TrainingTexts
 from rationales.masks.instant.aml.weight_search import (
     WEIGHTS,
-    Trial,
+    WeightTrial,
     best_trial,
     run_search,
     sampler_name,
@@ -113,7 +113,7 @@ class TrainingRun:
         if metric in chosen:  # in a training that goes on, even if a time limit ended the search
             return with_weights(self.losses, chosen[metric])
         stored = self._trials(metric)
-        trials = [Trial(**values) for values in stored]
+        trials = [WeightTrial(**values) for values in stored]
         measured = self.metrics if self.sampler == "random" else (metric,)
         limit = 60 * self.settings.minutes * SEARCH_TIME_SHARE
 
@@ -122,7 +122,7 @@ class TrainingRun:
             self._train(network, losses, self.trial_texts, self.settings.trial_epochs, "", None)
             return {name: self._validate(network, losses, name) for name in measured}
 
-        def on_trial(trial: Trial) -> None:
+        def on_trial(trial: WeightTrial) -> None:
             stored.append(trial.to_dict())
             self.state.write()
             best = trial == best_trial(trials, metric)

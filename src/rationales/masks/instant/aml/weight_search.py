@@ -22,7 +22,7 @@ INSTALL = "pip install 'rationales[aml]'"
 
 
 @dataclass(frozen=True)
-class Trial:
+class WeightTrial:
     """Weights that were tried, and the metrics of the masker that they gave on validation texts."""
 
     weights: dict[str, float]
@@ -41,12 +41,12 @@ def sampler_name(requested: str) -> str:
     return ("tpe" if installed else "random") if requested == "auto" else requested
 
 
-def suggest(trials: Sequence[Trial], metric: str, sampler: str, seed: int) -> dict[str, float]:
+def suggest(trials: Sequence[WeightTrial], metric: str, sampler: str, seed: int) -> dict[str, float]:
     """The weights of the next trial."""
     return _suggest_tpe(trials, metric, seed) if sampler == "tpe" else _suggest_random(len(trials), seed)
 
 
-def best_trial(trials: Sequence[Trial], metric: str) -> Trial:
+def best_trial(trials: Sequence[WeightTrial], metric: str) -> WeightTrial:
     """The trial with the best metric; the first of equal ones."""
     sign = 1 if HIGHER_IS_BETTER[metric] else -1
     return max(trials, key=lambda trial: sign * trial.metrics[metric])
@@ -66,9 +66,9 @@ def run_search(
     *,
     sampler: str,
     seed: int,
-    trials: list[Trial],
+    trials: list[WeightTrial],
     stop: Callable[[], bool] = lambda: False,
-    on_trial: Callable[[Trial], None] | None = None,
+    on_trial: Callable[[WeightTrial], None] | None = None,
 ) -> AmlLosses:
     """`losses` with the best weights of `count` trials; `trials` holds those made before, and gets the new ones.
 
@@ -76,7 +76,7 @@ def run_search(
     """
     while len(trials) < count and not (trials and stop()):
         weights = suggest(trials, metric, sampler, seed)
-        trials.append(Trial(weights, run_trial(with_weights(losses, weights))))
+        trials.append(WeightTrial(weights, run_trial(with_weights(losses, weights))))
         if on_trial is not None:
             on_trial(trials[-1])
     return with_weights(losses, best_trial(trials, metric).weights)
@@ -87,7 +87,7 @@ def _suggest_random(number: int, seed: int) -> dict[str, float]:
     return {name: float(value) for name, value in zip(WEIGHTS, values, strict=True)}
 
 
-def _suggest_tpe(trials: Sequence[Trial], metric: str, seed: int) -> dict[str, float]:
+def _suggest_tpe(trials: Sequence[WeightTrial], metric: str, seed: int) -> dict[str, float]:
     import optuna
 
     verbosity = optuna.logging.get_verbosity()

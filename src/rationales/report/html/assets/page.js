@@ -168,6 +168,6 @@
     update();
   }
 
-  for (const article of document.querySelectorAll("article:not(.image)")) shared.when(article, start);
+  for (const article of document.querySelectorAll("article:not(.image, .both)")) shared.when(article, start);
   addEventListener("scroll", hush, {passive: true});
 })();

@@ -8,7 +8,7 @@ import transformers
 from torch import nn
 
 from rationales.errors import ModelError, OptionError
-from rationales.methods.support.feature_maps import FeatureLayout, find_feature_map, layout_of
+from rationales.models.image.feature_maps import FeatureLayout, find_feature_maps, layout_of
 
 SIDE = 32
 _VIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": SIDE, "patch_size": 8}
@@ -21,7 +21,7 @@ def find_and_check(module, layer="", size=(SIDE, SIDE)):
         output = module(pixels)
         return getattr(output, "logits", output)
 
-    feature = find_feature_map(module, run, torch.zeros(1, 3, *size), size, layer)
+    feature = find_feature_maps(module, run, torch.zeros(1, 3, *size), size, layer)[-1]
     assert not any(submodule._forward_hooks for submodule in module.modules())
     assert not any(weight.requires_grad for weight in module.parameters())
     return feature

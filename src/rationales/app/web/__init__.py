@@ -1,0 +1,1 @@
+"""Everything that imports Gradio: the page, its events, the theme and the server."""

@@ -1,0 +1,1 @@
+"""Planted causes in words, in pictures and in both: which methods find them."""

@@ -1,0 +1,102 @@
+"""Chooses what a replaced word becomes: the embedding that tells the model least, by its own predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rationales.errors import OptionError
+from rationales.models.prompt.network import PromptNetwork
+from rationales.models.text import baselines
+
+# Tried in this order, which also decides between equals; a word is tried if it is one token of the vocabulary.
+CANDIDATES = ("mean", "unk", "pad", "eos", "zero", " the", " …", "…", "...")
+LENGTHS = (4, 16, 48)  # tokens of the texts that consist of a candidate alone
+DIGITS = 2  # beyond them, informativeness counts as equal
+
+
+@dataclass(frozen=True)
+class BaselineChoice:
+    """How much every candidate tells the model, the least first."""
+
+    informativeness: tuple[tuple[str, float], ...]  # (name, 0 (nothing) to 1 (everything))
+
+    @property
+    def name(self) -> str:
+        """The candidate that tells the model least."""
+        return self.informativeness[0][0]
+
+    @property
+    def message(self) -> str:
+        """What was chosen and why, for people."""
+        listed = [f"{_quoted(name)} {value:.2f}" for name, value in self.informativeness]
+        others = f"; the others: {', '.join(listed[1:])}" if listed[1:] else ""
+        return (
+            f"replaced words become the embedding {listed[0]}, of the candidates the one that tells the model least "
+            f"(0: nothing, 1: all{others}); name a baseline to decide yourself"
+        )
+
+
+def choose_baseline(
+    network: PromptNetwork, tokenizer: Any, before: Sequence[int], after: Sequence[int], limit: int
+) -> BaselineChoice:
+    """The choice for a prompt with the tokens `before` and `after` the text.
+
+    A text of one repeated embedding should leave the model undecided, and as close as possible to what it says of an
+    empty text. Informativeness is the mean of the model's confidence above chance, (max_c p_c - 1/C) / (1 - 1/C), and
+    of the total variation distance to the empty text's probabilities, averaged over texts of several lengths.
+    """
+    embedding = network.get_input_embeddings()
+    vectors: dict[str, Tensor] = {}
+    for name in CANDIDATES:
+        try:
+            vector = baselines.vector(name, tokenizer, embedding)
+        except OptionError:  # the tokenizer has no such token
+            continue
+        if not any(torch.equal(vector, other) for other in vectors.values()):
+            vectors[name] = vector
+    with torch.no_grad():
+        empty = _probabilities(network, [None], before, after, 0)[0] if before or after else None
+        room = limit - len(before) - len(after)
+        values = [
+            _informativeness(_probabilities(network, list(vectors.values()), before, after, length), empty)
+            for length in sorted({min(length, room) for length in LENGTHS})
+        ]
+    mean = torch.stack(values).mean(0).tolist()
+    order = sorted(range(len(mean)), key=lambda number: round(mean[number], DIGITS))
+    names = list(vectors)
+    return BaselineChoice(tuple((names[number], mean[number]) for number in order))
+
+
+def _probabilities(
+    network: PromptNetwork, vectors: Sequence[Tensor | None], before: Sequence[int], after: Sequence[int], length: int
+) -> Tensor:
+    """(candidates, C): predictions for texts of `length` times each vector."""
+    device, embedding = network.device, network.get_input_embeddings()
+
+    def embed(ids: Sequence[int]) -> Tensor:
+        embedded: Tensor = embedding(torch.tensor(list(ids), dtype=torch.long, device=device))
+        return embedded
+
+    first, last = embed(before), embed(after)
+    rows = [torch.cat([first, *([] if vector is None else [vector.expand(length, -1)]), last]) for vector in vectors]
+    words = torch.stack(rows)
+    lengths = torch.full((len(words),), words.shape[1], device=device)
+    return network.scores_of_embeddings(words, lengths).softmax(-1).float().cpu()
+
+
+def _informativeness(probabilities: Tensor, empty: Tensor | None) -> Tensor:
+    """(candidates,) from (candidates, C) and (C,)."""
+    chance = 1 / probabilities.shape[1]
+    confidence = (probabilities.amax(-1) - chance) / (1 - chance)
+    if empty is None:
+        return confidence
+    return (confidence + (probabilities - empty).abs().sum(-1) / 2) / 2
+
+
+def _quoted(name: str) -> str:
+    return name if name in baselines.NAMED else repr(name)

@@ -1,0 +1,139 @@
+"""The label words of a language model as one tree of tokens, so that a single pass scores them all.
+
+The tokens of all labels form a tree whose root is the end of the prompt. Its inner nodes are read behind the prompt,
+each attending to the prompt and to its ancestors alone. The prompt's last token and the inner nodes are the *readouts*:
+each gives the probabilities of the tokens that follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rationales.errors import OptionError
+
+SMALLEST_REST = 1e-7  # probability that is left for a label that does not go on
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTree:
+    """N inner nodes and the steps of C labels; readout 0 is the prompt's last token, readout 1 + i is node i."""
+
+    node_ids: Tensor  # (N,) the token of each inner node
+    depth: Tensor  # (N,) its distance from the end of the prompt, from 0
+    ancestors: Tensor  # (N, N) bool: [i, j] if node j is node i or one of its ancestors
+    step_label: Tensor  # (steps,) the label that a step belongs to
+    step_readout: Tensor  # (steps,) the readout that gives the step's probability
+    step_token: Tensor  # (steps,) its token
+    stop_label: Tensor  # (stops,) a label that ends where another one goes on
+    stop_readout: Tensor  # (stops,) the readout at its end
+    stop_token: Tensor  # (stops,) a token by which another label goes on
+    lengths: Tensor  # (C,) tokens of each label
+
+    @classmethod
+    def from_ids(cls, label_ids: Sequence[Sequence[int]]) -> LabelTree:
+        """The tree of the labels' token ids; no two labels are equal and none is empty."""
+        prefixes = {tuple(ids[:count]) for ids in label_ids for count in range(1, len(ids))}
+        complete = {tuple(ids) for ids in label_ids}
+        # a label that is the beginning of another one is an inner node already
+        nodes = sorted(prefixes, key=lambda prefix: (len(prefix), prefix))
+        readout = {(): 0} | {prefix: 1 + number for number, prefix in enumerate(nodes)}
+        steps = [
+            (label, readout[tuple(ids[:count])], ids[count])
+            for label, ids in enumerate(label_ids)
+            for count in range(len(ids))
+        ]
+        stops = [
+            (label, readout[tuple(ids)], token)
+            for label, ids in enumerate(label_ids)
+            if tuple(ids) in readout
+            for token in sorted(
+                {
+                    longer[len(ids)]
+                    for longer in complete | prefixes
+                    if len(longer) > len(ids) and longer[: len(ids)] == tuple(ids)
+                }
+            )
+        ]
+        ancestors = torch.tensor(
+            [[prefix[: len(other)] == other for other in nodes] for prefix in nodes], dtype=torch.bool
+        ).view(len(nodes), len(nodes))
+        (step_label, step_readout, step_token), (stop_label, stop_readout, stop_token) = map(_columns, (steps, stops))
+        return cls(
+            node_ids=torch.tensor([prefix[-1] for prefix in nodes], dtype=torch.long),
+            depth=torch.tensor([len(prefix) - 1 for prefix in nodes], dtype=torch.long),
+            ancestors=ancestors,
+            step_label=step_label,
+            step_readout=step_readout,
+            step_token=step_token,
+            stop_label=stop_label,
+            stop_readout=stop_readout,
+            stop_token=stop_token,
+            lengths=torch.tensor([len(ids) for ids in label_ids], dtype=torch.long),
+        )
+
+    @property
+    def nodes(self) -> int:
+        """N, the number of tokens read behind the prompt."""
+        return len(self.node_ids)
+
+    @property
+    def longest(self) -> int:
+        """Positions that the labels take behind the prompt."""
+        return 0 if not self.nodes else int(self.depth.max()) + 1
+
+    def log_likelihoods(self, logits: Tensor) -> Tensor:
+        """(R, 1 + N, vocabulary) logits of the readouts -> (R, C): log probability of each label after the prompt.
+
+        log p(label) = sum over its tokens of log p(token | prompt, tokens before it). Of a label that is the beginning
+        of another one, the probability that it goes on as that one is taken off, so that labels exclude each other.
+        """
+        normaliser = logits.logsumexp(-1)  # (R, 1 + N)
+
+        def log_probability(readout: Tensor, token: Tensor) -> Tensor:
+            return logits[:, readout, token] - normaliser[:, readout]
+
+        total = logits.new_zeros(len(logits), len(self.lengths))
+        total = total.index_add(1, self.step_label, log_probability(self.step_readout, self.step_token))
+        if not len(self.stop_label):
+            return total
+        going_on = torch.zeros_like(total).index_add(
+            1, self.stop_label, log_probability(self.stop_readout, self.stop_token).exp()
+        )
+        return total + torch.log((1 - going_on).clamp(min=SMALLEST_REST))
+
+    def to(self, device: torch.device) -> LabelTree:
+        """The same tree on another device."""
+        return LabelTree(**{name: value.to(device) for name, value in vars(self).items()})
+
+
+def _columns(rows: Sequence[tuple[int, int, int]]) -> list[Tensor]:
+    return [torch.tensor([row[column] for row in rows], dtype=torch.long) for column in range(3)]
+
+
+def check_labels(labels: Sequence[str] | None) -> tuple[str, ...]:
+    """The labels; an OptionError unless they are different words."""
+    if labels is None or isinstance(labels, str) or not all(isinstance(label, str) for label in labels):
+        raise OptionError(f"labels is a list of words, one for each class, not {labels!r}")
+    if not labels or not all(label.strip() for label in labels):
+        raise OptionError("a label is empty; labels is a list of words, one for each class")
+    if len(set(labels)) < len(labels):
+        raise OptionError(f"two labels are equal: {', '.join(labels)}")
+    return tuple(labels)
+
+
+def check_label_ids(labels: Sequence[str], label_ids: Sequence[Sequence[int]]) -> None:
+    """Raise an OptionError for labels without tokens, or with the same tokens."""
+    known: dict[tuple[int, ...], str] = {}
+    for label, ids in zip(labels, label_ids, strict=True):
+        if not ids:
+            raise OptionError(f"the tokenizer returns no tokens for the label {label!r}; choose another word")
+        if tuple(ids) in known:
+            raise OptionError(
+                f"the labels {known[tuple(ids)]!r} and {label!r} are the same tokens for this model, which cannot tell "
+                "them apart; choose other words"
+            )
+        known[tuple(ids)] = label

@@ -1,0 +1,144 @@
+"""Language models that classify by a prompt: from texts to rows behind the prompt's prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from torch import Tensor
+
+from rationales.errors import InputError
+from rationales.models.batch.execution import garbage_collection_paused, token_budget
+from rationales.models.display import label_list
+from rationales.models.model import InputDescription
+from rationales.models.prompt.baselines import BaselineChoice
+from rationales.models.prompt.batch import PromptBatch
+from rationales.models.prompt.encoding import PromptEncoder, RowSettings
+from rationales.models.prompt.network import PromptNetwork
+from rationales.models.prompt.template import PromptTemplate
+from rationales.models.text.model import TextModel
+from rationales.models.text.tokens import EncodedText, TextInput, TokenRow
+from rationales.rationale import Note
+
+TEXTS_AT_ONCE = 256  # prompts that are tokenised together
+
+
+@dataclass(eq=False, repr=False)
+class PromptModel(TextModel):
+    """A causal language model with a template and labels, as a classifier of texts.
+
+    `limit` is the number of tokens of a row, without the prefix that all rows share.
+    """
+
+    template: PromptTemplate = field(kw_only=True)
+    encoder: PromptEncoder = field(kw_only=True)
+    settings: RowSettings = field(kw_only=True)
+    explain_prompt: bool = field(kw_only=True, default=False)  # units are the words of the whole prompt
+    choice: BaselineChoice | None = field(kw_only=True, default=None)  # of the baseline; None: the user's
+
+    @property
+    def prefix_length(self) -> int:
+        """Tokens that all rows share."""
+        return len(self.encoder.prefix_ids)
+
+    @property
+    def language_model(self) -> Any:
+        """The causal language model itself."""
+        network: Any = self.networks[0].module
+        return network.language_model
+
+    def facts(self) -> dict[str, str]:
+        """The properties shown in a shell or notebook."""
+        shown = self.template.text if len(self.template.text) <= 60 else self.template.text[:57] + "..."
+        prompt = {"prompt": repr(shown), "labels": label_list(self.labels)}
+        of = "the whole prompt" if self.explain_prompt else "the text"
+        return super().facts() | prompt | {"unit": f"{self.unit} of {of}"}
+
+    def read(self, raw_input: Any, name: str | None) -> TextInput:
+        """A checked input; if the whole prompt is explained, its text is the prompt."""
+        source = super().read(raw_input, name)
+        if (source.pair is not None) != self.template.has_pair:
+            raise InputError(
+                "the template has a place {pair}, so an input is a tuple of two texts"
+                if self.template.has_pair
+                else "an input has two texts, and the template has no place {pair} for the second"
+            )
+        if not self.explain_prompt:
+            return source
+        if not source.text.strip():
+            raise InputError(f"{source.name or 'the text'} is empty; there is nothing to explain")
+        return TextInput(self.encoder.template.fill(source.text, source.pair)[0], None, source.name)
+
+    def prompt(self, text: str, pair: str | None = None) -> str:
+        """The prompt of a text, as the model reads it."""
+        return self.encoder.template.fill(text, pair)[0]
+
+    def encode(self, inputs: Sequence[TextInput]) -> list[EncodedText]:
+        """The units and rows of each input."""
+        encoded: list[EncodedText] = []
+        with garbage_collection_paused():
+            for begin in range(0, len(inputs), TEXTS_AT_ONCE):
+                sources = inputs[begin : begin + TEXTS_AT_ONCE]
+                prompts = [self._filled(source) for source in sources]
+                token_rows = self.encoder.tokens([prompt for prompt, _ in prompts])
+                for source, (prompt, extents), tokens in zip(sources, prompts, token_rows, strict=True):
+                    if self.explain_prompt:
+                        encoded.append(self.encoder.encode_prompt(source, tokens, self.settings))
+                    else:
+                        encoded.append(self.encoder.encode_text(source, prompt, extents, tokens, self.settings))
+        return encoded
+
+    def plain_rows(self, texts: Sequence[TextInput]) -> list[tuple[TokenRow, ...]]:
+        """The rows that the model reads for each text, without units; a text may be empty."""
+        rows: list[tuple[TokenRow, ...]] = []
+        tokens = self.encoder.tokens([self._filled(source)[0] for source in texts])
+        for source, row in zip(texts, tokens, strict=True):
+            if len(row.ids) <= self.limit:
+                rows.append((_without_units(row.ids or [self.filler]),))
+            else:
+                rows.append(tuple(_without_units(segment.ids) for segment in self.encode([source])[0].rows))
+        return rows
+
+    def batch(self, encoded: Sequence[EncodedText], seed: int = 0) -> PromptBatch:
+        """One batch of the rows of these inputs; the prefix is computed before it."""
+        text_batch = super().batch(encoded, seed)
+        values = {item.name: getattr(text_batch, item.name) for item in fields(text_batch) if item.init}
+        batch = PromptBatch(**values)
+        longest = max(batch.lengths) + self.prefix_length
+        for network in self.networks:
+            module: Any = network.module
+            module.prepare()
+        config = self.networks[0].module.config.get_text_config()  # type: ignore[union-attr, operator]  # a PromptNetwork
+        batch.budget = min(batch.budget, token_budget(config, longest, batch.device))
+        return batch
+
+    def coarse(self, dtype: Any = None) -> PromptModel:
+        """This model itself: a copy in half precision would hold the language model twice."""
+        del dtype
+        return self
+
+    def describe(self, encoded: EncodedText, scores: Tensor) -> InputDescription:
+        """What a result says of the text, and how the baseline was chosen."""
+        description = super().describe(encoded, scores)
+        if self.choice is None:
+            return description
+        return replace(description, notes=(*description.notes, Note("baselines", self.choice.message)))
+
+    def _filled(self, source: TextInput) -> tuple[str, list[tuple[int, int]]]:
+        if self.explain_prompt:
+            return source.text, [(0, len(source.text))]
+        return self.encoder.template.fill(source.text, source.pair)
+
+
+def _without_units(ids: list[int]) -> TokenRow:
+    """A row whose tokens belong to no unit: all of them are read as they are."""
+    return TokenRow(ids, None, [-1] * len(ids), [0], [1.0], [0.0])
+
+
+def prompt_network(model: PromptModel) -> PromptNetwork:
+    """The network of a prompt model."""
+    network = model.networks[0].module
+    if not isinstance(network, PromptNetwork):
+        raise TypeError("the network of a prompt model is a PromptNetwork")
+    return network
