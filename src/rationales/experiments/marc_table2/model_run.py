@@ -102,7 +102,8 @@ class ModelRun:
             if spec.key == MARC:
                 preset, baselines = MARC_PRESETS[self.family]
                 spec = replace(spec, options={"preset": preset, "precision": "auto"})
-            spec = replace(spec, options={**spec.options, **self.options.get(spec.key, {})})
+            if further := self.options.get(spec.key):
+                spec = replace(spec, options={**spec.options, **further}, preset="")
             entry = MethodEntry(spec.method, method=spec.build(), title=spec.title)
             resolved = resolve_entries([entry], None, "image")[:1]
             (row,) = self._evaluation(baselines).rows(resolved, progress)
