@@ -13,6 +13,7 @@ from rationales.models.catalogue import (
     DELTA_MODELS,
     EMBEDDED,
     IMAGE_MODEL_NAMES,
+    LANGUAGE_MODELS,
     SMALL_MODELS,
     list_models,
 )
@@ -21,7 +22,7 @@ from rationales.models.catalogue import (
 class TestCatalogue:
     def test_the_default_comes_first(self):
         models = list_models()
-        assert [info.name for info in models] == [*CATALOGUE, *IMAGE_MODEL_NAMES, AUDIO_MODEL]
+        assert [info.name for info in models] == [*CATALOGUE, *LANGUAGE_MODELS, *IMAGE_MODEL_NAMES, AUDIO_MODEL]
         assert models[0].name == EMBEDDED
         assert all(info.summary for info in models)
         assert all(bool(info.where) == info.available for info in models)

@@ -61,7 +61,7 @@ class ModelRun:
                 continue
             began = time.perf_counter()
             share = self._cost(spec) / total
-            progress = None if report is None else _part(report, done, share)
+            progress = None if report is None else _progress_share(report, done, share)
             self.rows[spec.key] = self._row(spec, progress)
             done += share
             self._write()
@@ -102,7 +102,8 @@ class ModelRun:
             if spec.key == MARC:
                 preset, baselines = MARC_PRESETS[self.family]
                 spec = replace(spec, options={"preset": preset, "precision": "auto"})
-            spec = replace(spec, options={**spec.options, **self.options.get(spec.key, {})})
+            if further := self.options.get(spec.key):
+                spec = replace(spec, options={**spec.options, **further}, preset="")
             entry = MethodEntry(spec.method, method=spec.build(), title=spec.title)
             resolved = resolve_entries([entry], None, "image")[:1]
             (row,) = self._evaluation(baselines).rows(resolved, progress)
@@ -178,7 +179,7 @@ class ModelRun:
             self.request.log(line)
 
 
-def _part(report: Callable[[float], None], begin: float, share: float) -> Callable[[float], None]:
+def _progress_share(report: Callable[[float], None], begin: float, share: float) -> Callable[[float], None]:
     return lambda done: report(begin + share * min(done, 1.0))
 
 

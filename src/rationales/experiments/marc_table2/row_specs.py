@@ -69,7 +69,7 @@ _PAPER = (
     RowSpec("guided-bp", "Guided backpropagation", "paper", "guided-backpropagation", _LOGIT, (), 1, True,
             _figures((0.343, 0.630), None)),
     RowSpec("integrated-gradients", "Integrated gradients", "paper", "integrated-gradients",
-            {**_LOGIT, "steps": 100}, BLUR, 100, True, _figures((0.344, 0.641), (0.261, 0.641))),
+            {**_LOGIT, "steps": 100}, BLUR, 100, True, _figures((0.344, 0.641), (0.261, 0.641)), "paper"),
     RowSpec("occlusion", "Occlusion", "paper", "occlusion", {}, BLUR, 2401, False,
             _figures((0.324, 0.606), (0.194, 0.486)), "paper"),
     RowSpec("attention", "Attention", "paper", "raw-attention", {}, (), 1, False, _figures(None, (0.241, 0.562))),
@@ -77,7 +77,7 @@ _PAPER = (
     RowSpec("rollout", "Attention rollout", "paper", "attention-rollout", {}, (), 1, False,
             _figures(None, (0.205, 0.580))),
     RowSpec("tam", "Transition attention maps", "paper", "transition-attention", {}, (), 20, True,
-            _figures(None, (0.146, 0.658))),
+            _figures(None, (0.146, 0.658)), "paper"),
 )  # fmt: skip
 _FURTHER = (
     RowSpec(DEFAULT, "MaRC, default settings", "further", "marc", {}, (), 4),
@@ -85,11 +85,11 @@ _FURTHER = (
     RowSpec("grad-cam-plus-plus", "Grad-CAM++", "further", "grad-cam-plus-plus"),
     RowSpec("score-cam", "Score-CAM", "further", "score-cam", {}, (), 1000, False),
     RowSpec("guided-grad-cam", "Guided Grad-CAM", "further", "guided-grad-cam", {}, (), 2),
-    RowSpec("rise", "RISE", "further", "rise", {}, (), 4000, False),
-    RowSpec("smooth-grad", "SmoothGrad", "further", "smooth-grad", _LOGIT, (), 25, True, {}, "paper"),
+    RowSpec("rise", "RISE", "further", "rise", {}, (), 4000, False, {}, "paper"),
+    RowSpec("smooth-grad", "SmoothGrad", "further", "smooth-grad", _LOGIT, (), 50, True, {}, "paper"),
     RowSpec("gradient-shap", "GradientSHAP", "further", "gradient-shap", _LOGIT, BLUR, 25),
-    RowSpec("lime", "LIME", "further", "lime", {}, BLUR, 1000, False),
-    RowSpec("kernel-shap", "KernelSHAP", "further", "kernel-shap", {}, BLUR, 1024, False),
+    RowSpec("lime", "LIME", "further", "lime", {}, BLUR, 1000, False, {}, "paper"),
+    RowSpec("kernel-shap", "KernelSHAP", "further", "kernel-shap", {}, BLUR, 1024, False, {}, "paper"),
 )
 _CONTROLS = (
     RowSpec(GAUSSIAN, "Centred Gaussian", "controls", GAUSSIAN, {}, (), 0, False),

@@ -62,9 +62,9 @@ def reproduce(request: Request, settings: TableSettings | None = None) -> Experi
     ]
     sections += [("Models that are left out", "\n".join(f"- {line}" for line in missing))] if missing else []
     sections.append(("Time", f"This run took {time.perf_counter() - began:.0f} s."))
-    (first, table), *others = tables.items()
+    (first, table), *further_models = tables.items()
     table = replace(table, remarks=(f"Model {first}.", *table.remarks))
-    further = tuple((name, other, _reference(other)) for name, other in others)
+    further = tuple((name, model_table, _reference(model_table)) for name, model_table in further_models)
     metrics = tuple(name for name in METRICS if name in table.metrics)
     return ExperimentReport(table, _reference(table), metrics, tuple(sections), TITLE, None, further)
 

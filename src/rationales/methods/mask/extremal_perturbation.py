@@ -65,7 +65,7 @@ class ExtremalPerturbation(Method):
         steps, notes = [0] * batch.inputs, [list[Note]() for _ in range(batch.inputs)]
         stop: list[str] = []
         for number, share in enumerate(shares):
-            result = optimize(batch, target, self.settings(share), _part(progress, number, len(shares)))
+            result = optimize(batch, target, self.settings(share), _progress_share(progress, number, len(shares)))
             total += at_area(result.field, batch, share).sigmoid() * result.real
             steps = [before + count for before, count in zip(steps, result.steps, strict=True)]
             stop = result.stop
@@ -87,7 +87,7 @@ class ExtremalPerturbation(Method):
         )
 
 
-def _part(progress: Progress | None, number: int, count: int) -> Progress | None:
+def _progress_share(progress: Progress | None, number: int, count: int) -> Progress | None:
     """Progress of one of `count` equal parts of the work."""
     return None if progress is None else lambda share: progress((number + share) / count)
 

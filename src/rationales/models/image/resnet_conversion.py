@@ -101,17 +101,17 @@ def translate(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """
     translated: dict[str, Tensor] = {}
     for name, values in arrays.items():
-        layer, part = name.split("/")
+        layer, parameter = name.split("/")
         tensor = torch.from_numpy(values.copy())
         if layer == "fc1000":
-            translated[f"classifier.{'weight' if part == 'kernel' else 'bias'}"] = (
-                tensor.T.contiguous() if part == "kernel" else tensor
+            translated[f"classifier.{'weight' if parameter == 'kernel' else 'bias'}"] = (
+                tensor.T.contiguous() if parameter == "kernel" else tensor
             )
             continue
         prefix = "stem" if layer.endswith("conv1") else _block_name(layer)
-        if part in _NORM:
-            translated[f"{prefix}.norm.{_NORM[part]}"] = tensor
-        elif part == "kernel":
+        if parameter in _NORM:
+            translated[f"{prefix}.norm.{_NORM[parameter]}"] = tensor
+        elif parameter == "kernel":
             kernel = tensor.permute(3, 2, 0, 1)
             translated[f"{prefix}.conv.weight"] = (kernel.flip(1) if prefix == "stem" else kernel).contiguous()
         else:
