@@ -68,8 +68,11 @@ def smooth_maximum(w: Tensor, real: Tensor, sides: tuple[int, int], sigma: float
     reach = [min(int(KERNEL_RADIUS * width), side - 1) for side in sides]
     down, across = (torch.arange(-steps, steps + 1, device=w.device, dtype=w.dtype) for steps in reach)
     squares = (down[:, None].square() + across.square()).flatten()[:, None]  # (window, 1)
-    window = {"kernel_size": [2 * steps + 1 for steps in reach], "padding": reach}
-    neighbour, exists = (unfold(cells.view(-1, 1, *sides), **window) for cells in (w, real))  # (M, window, s)
+    window = (2 * reach[0] + 1, 2 * reach[1] + 1)
+    padding = (reach[0], reach[1])
+    neighbour, exists = (
+        unfold(cells.view(-1, 1, *sides), window, padding=padding) for cells in (w, real)
+    )  # (M, window, s)
     value = torch.exp(-squares / (2 * width**2)) * neighbour
     near = (exists > 0) & (squares <= (KERNEL_RADIUS * width) ** 2)
     share = torch.where(near, value / TEMPERATURE, -torch.inf).softmax(1).nan_to_num()

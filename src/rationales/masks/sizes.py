@@ -133,9 +133,10 @@ def size_probabilities(
         full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
         probabilities = []
         for order, q in zip(orders, thresholds, strict=True):
-            keeps = (rationale_keep(order, part) for part in torch.split(q, at_once))
-            pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in keeps]
-            probabilities.append(SizeProbabilities(*torch.cat(pairs, 1), full, empty))
+            selections = (rationale_keep(order, part) for part in torch.split(q, at_once))
+            pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in selections]
+            kept, left = torch.cat(pairs, 1)
+            probabilities.append(SizeProbabilities(kept, left, full, empty))
         return probabilities
     keeps = [rationale_keep(order, q) for order, q in zip(orders, thresholds, strict=True)]
     sides = [side for keep in keeps for side in (keep, ~keep & real)]

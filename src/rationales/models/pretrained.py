@@ -59,7 +59,7 @@ def load_architecture(where: str, preprocessor: Any, remote: bool) -> tuple[nn.M
             module, report = getattr(transformers, names[0]).from_pretrained(where, **WEIGHTS, **options)
             readers = preprocessor or (
                 transformers.AutoTokenizer.from_pretrained(where, **options),
-                transformers.AutoImageProcessor.from_pretrained(where, **options),
+                transformers.AutoImageProcessor.from_pretrained(where, **options),  # type: ignore[no-untyped-call]
             )
     except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
         raise ModelError(load_error(where, error, remote)) from error

@@ -78,7 +78,8 @@ def _is_classifier(config: Any, architectures: list[str], kind: str) -> bool:
 
 def is_language_model(module: nn.Module) -> bool:
     """Whether a module is a causal language model, also inside an adapter of peft."""
-    base = module.get_base_model() if hasattr(module, "get_base_model") else module
+    unwrap: Any = getattr(module, "get_base_model", None)
+    base = module if unwrap is None else unwrap()
     return is_causal_class(type(base).__name__)
 
 

@@ -144,9 +144,15 @@ def _row_from_dict(data: Mapping[str, Any]) -> TableRow:
     curves = {name: tuple(map(_float, values)) for name, values in data["curves"].items()}
     copied = {name: data[name] for name in ("title", "method", "options", "smooth", "failures")}
     seconds, measuring = _float(data["seconds"]), _float(data.get("measuring"))
-    ending = {name: _float(data.get(name)) for name in ("steps", "settled")}
     return TableRow(
-        **copied, cells=cells, curves=curves, seconds=seconds, measuring=measuring, shape=data.get("shape"), **ending
+        **copied,
+        cells=cells,
+        curves=curves,
+        seconds=seconds,
+        measuring=measuring,
+        shape=data.get("shape"),
+        steps=_float(data.get("steps")),
+        settled=_float(data.get("settled")),
     )
 
 

@@ -18,6 +18,7 @@ from rationales.evaluation.preparation import PreparedEvaluation, prepare_evalua
 from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.experiments.aml.decoders import DecoderScenario
 from rationales.experiments.aml.maskers import TEXTS, MaskerPlan, train_maskers
 from rationales.experiments.aml.row_specs import COLUMNS, CORRECTED, CORRECTION, METRICS, ROWS, MethodRow, masker_metric
 from rationales.experiments.aml.scenarios import DEFAULT_LIMIT, Scenario
@@ -56,7 +57,7 @@ def masker_folder(out: Path | None) -> Iterator[Path]:
 class ScenarioRun:
     """A scenario with its model, its test texts and its maskers; `rows` computes rows that are missing."""
 
-    scenario: Scenario
+    scenario: Scenario | DecoderScenario
     request: Request
     settings: StudySettings
     model: TextModel
@@ -66,7 +67,9 @@ class ScenarioRun:
     done: dict[str, TableRow] = field(default_factory=dict)  # by title
 
     @classmethod
-    def open(cls, scenario: Scenario, request: Request, settings: StudySettings, maskers: Path) -> ScenarioRun:
+    def open(
+        cls, scenario: Scenario | DecoderScenario, request: Request, settings: StudySettings, maskers: Path
+    ) -> ScenarioRun:
         """Load the model and the texts, and the rows that an earlier run wrote."""
         model = scenario.load(request)
         if not isinstance(model, TextModel):

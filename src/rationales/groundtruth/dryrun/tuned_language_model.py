@@ -18,7 +18,6 @@ from rationales.models.prompt.loading import prompt_model
 from rationales.models.prompt.lora import with_lora
 from rationales.models.prompt.model import PromptModel, prompt_network
 from rationales.models.prompt.template import PromptTemplate
-from rationales.models.text.model import TextModel
 
 TEMPLATE = "Text: {text}\nLabel:"
 
@@ -40,7 +39,7 @@ class TunedLanguageModel(NetworkUnderTest):
         labels = torch.tensor([self.labels.index(str(example.label)) for example in examples])
         return EncodedTexts(labels, pad_rows(ids, model.filler), torch.tensor([len(row) for row in ids]))
 
-    def _text_model(self) -> TextModel:
+    def _text_model(self) -> PromptModel:
         assert self.prompt is not None  # noqa: S101  # see the field
         return self.prompt
 

@@ -52,7 +52,7 @@ def can_pack(module: nn.Module) -> bool:
     if kind.__name__ not in KNOWN or not kind.__module__.startswith("transformers.models."):
         return False
     where, name, names = KNOWN[kind.__name__]
-    layers = getattr(getattr(getattr(module, where, None), name, None), "layer", None)
+    layers = getattr(getattr(getattr(module, where, None), name, None), "layer", None) or ()
     return bool(layers) and all(_is_plain_layer(layer, names) for layer in layers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rationales.models.catalogue import IMAGE_MODEL
 
@@ -87,10 +87,10 @@ def _open_vit() -> ImageModel:
 
     folder = DELTA_FOLDER / VIT
     with quiet_transformers():
-        module = transformers.ViTForImageClassification.from_pretrained(
+        module: Any = transformers.ViTForImageClassification.from_pretrained(
             folder, use_safetensors=True, local_files_only=True, dtype=torch.float32
         )
-    config = module.config
+    config: Any = module.config
     labels = [config.id2label[number] for number in range(config.num_labels)]
     fit = Fit("crop", config.image_size, config.image_size, resize=config.image_size, resample="bicubic")
     return from_pixels(module.eval(), fit, (0.5,) * 3, (0.5,) * 3, labels, VIT)

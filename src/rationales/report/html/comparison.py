@@ -12,7 +12,7 @@ from rationales.rationale import Grid, Rationale
 from rationales.report.comparison import comparison_table, legend
 from rationales.report.html.document import scrollable
 from rationales.report.html.marked_text import display_text, escape
-from rationales.report.html.page import PageLayout, page
+from rationales.report.html.page import PageAdditions, page
 from rationales.report.html.picture_grid import picture_table
 from rationales.report.html.probabilities import prediction
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str], **layout: Unpack[PageLayout]) -> str:
-    """One page with a column for each method, each with its own threshold; `layout`: endings, style, script."""
+def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str], **additions: Unpack[PageAdditions]) -> str:
+    """One page with a column for each method, each with its own threshold; `additions`: endings, style, script."""
     first = rationales[0]
     name = f"Why {first.question}? {len(titles)} methods"
     headings, rows = comparison_table(rationales, titles)
@@ -39,4 +39,4 @@ def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str], **la
         f"{scrollable(table, 'Methods and metrics')}"
         f"{picture_table([rationales], titles) if isinstance(first.units, Grid) else ''}</header>"
     )
-    return page(rationales, **{**layout, "titles": titles, "lead": lead, "name": name})
+    return page(rationales, titles=titles, lead=lead, name=name, **additions)

@@ -33,16 +33,21 @@ if TYPE_CHECKING:
 MAX_SPANS = 200  # in the list below the text; page.js has the same number
 
 
-class PageLayout(TypedDict, total=False):
+class PageAdditions(TypedDict, total=False):
+    """What is added to a page: endings, style and script."""
+
+    ending: str
+    endings: Sequence[str]
+    style: str
+    script: str
+
+
+class PageLayout(PageAdditions, total=False):
     """The layout of a page other than one rationale below the other."""
 
     titles: Sequence[str] | None
     lead: str
     name: str
-    ending: str
-    endings: Sequence[str]
-    style: str
-    script: str
 
 
 @overload
@@ -101,11 +106,13 @@ def _page(
     several = len(rationales) != 1
     title = name or (count(len(rationales), "rationale") if several else f"Why {rationales[0].question}?")
     heading = "h2" if several or titles else "h1"
-    article_titles = [None] * len(rationales) if titles is None else titles
+    article_titles: Sequence[str | None] = [None] * len(rationales) if titles is None else titles
     article_endings = endings or [""] * len(rationales)
     articles = (
-        _article(rationale, heading, number, *parts)
-        for number, (rationale, *parts) in enumerate(zip(rationales, article_titles, article_endings, strict=True), 1)
+        _article(rationale, heading, number, article_title, article_ending)
+        for number, (rationale, article_title, article_ending) in enumerate(
+            zip(rationales, article_titles, article_endings, strict=True), 1
+        )
     )
     return "\n".join(
         (

@@ -61,8 +61,8 @@ class PictureMaskerNetwork(nn.Module):
         # at first w is the mean of the class activation maps, and the network adds nothing to it
         self.activation_weights = nn.Parameter(torch.full((with_gradient,), 1 / max(1, with_gradient)))
         self.offset = nn.Parameter(torch.tensor(INITIAL_OFFSET))
-        nn.init.zeros_(self.exit.weight)
-        nn.init.zeros_(self.exit.bias)
+        for weight in self.exit.parameters():
+            nn.init.zeros_(weight)
 
     def forward(self, features: PictureFeatures, cells: tuple[int, int]) -> Tensor:
         """(R, h, w) for cells of h x w."""
