@@ -24,7 +24,7 @@ CHAPTERS = {  # every page is in one of them, or the build fails
     "Manual": (
         *("command-line", "methods", "marc", "instant", "aml", "inside-transformers"),
         "language-models",
-        *("images", "audio", "corpus", "serve", "output", "integrations"),
+        *("images", "audio", "image-text", "corpus", "serve", "output", "integrations"),
     ),
     "Judge explanations": (
         *("evaluate", "metrics", "data", "stability", "ground-truth", "human-studies", "movie-reviews"),
