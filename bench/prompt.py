@@ -6,7 +6,7 @@ python bench/prompt.py --device cuda --words 200 --steps 20
 Compared is one step (both keeps of one text, forward and backward) behind a few-shot prefix with bare forward and
 backward passes of the language model over as many rows of the text's tokens alone, without prompt or cache. Processor
 time is reported beside elapsed time on a CPU: it does not depend on what else the machine does. `stored` is what the
-backward pass of a step needs, without the prefix' own keys and values.
+backward pass of a step needs, without the keys and values of the prefix.
 """
 
 from __future__ import annotations
@@ -102,11 +102,12 @@ def main() -> None:
         for tokens in map(int, options.prefixes.split(",")):
             model = model_with_prefix(source, tokens)
             compute, text_tokens, stored = step(model, text)
-            own, own_cpu = timed(compute, options.steps, options.device)
+            step_seconds, step_cpu = timed(compute, options.steps, options.device)
             plain, plain_cpu = timed(bare(model, text_tokens), options.steps, options.device)
             print(
-                f"{model.prefix_length:6}  {text_tokens:4}  {own:6.2f}  {own_cpu:5.2f}  {plain:6.2f}  {plain_cpu:5.2f}"
-                f"  {own / plain:5.2f}  {own_cpu / plain_cpu:9.2f}  {stored / 2**20:9.1f}",
+                f"{model.prefix_length:6}  {text_tokens:4}  {step_seconds:6.2f}  {step_cpu:5.2f}  "
+                f"{plain:6.2f}  {plain_cpu:5.2f}  {step_seconds / plain:5.2f}  "
+                f"{step_cpu / plain_cpu:9.2f}  {stored / 2**20:9.1f}",
                 flush=True,
             )
 

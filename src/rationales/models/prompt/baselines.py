@@ -20,7 +20,7 @@ DIGITS = 2  # beyond them, informativeness counts as equal
 
 
 @dataclass(frozen=True)
-class BaselineChoice:
+class EmbeddingChoice:
     """How much every candidate tells the model, the least first."""
 
     informativeness: tuple[tuple[str, float], ...]  # (name, 0 (nothing) to 1 (everything))
@@ -43,7 +43,7 @@ class BaselineChoice:
 
 def choose_baseline(
     network: PromptNetwork, tokenizer: Any, before: Sequence[int], after: Sequence[int], limit: int
-) -> BaselineChoice:
+) -> EmbeddingChoice:
     """The choice for a prompt with the tokens `before` and `after` the text.
 
     A text of one repeated embedding should leave the model undecided, and as close as possible to what it says of an
@@ -69,7 +69,7 @@ def choose_baseline(
     mean = torch.stack(values).mean(0).tolist()
     order = sorted(range(len(mean)), key=lambda number: round(mean[number], DIGITS))
     names = list(vectors)
-    return BaselineChoice(tuple((names[number], mean[number]) for number in order))
+    return EmbeddingChoice(tuple((names[number], mean[number]) for number in order))
 
 
 def _probabilities(

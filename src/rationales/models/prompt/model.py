@@ -12,7 +12,7 @@ from rationales.errors import InputError
 from rationales.models.batch.execution import garbage_collection_paused, token_budget
 from rationales.models.display import label_list
 from rationales.models.model import InputDescription
-from rationales.models.prompt.baselines import BaselineChoice
+from rationales.models.prompt.baselines import EmbeddingChoice
 from rationales.models.prompt.batch import PromptBatch
 from rationales.models.prompt.encoding import PromptEncoder, RowSettings
 from rationales.models.prompt.network import PromptNetwork
@@ -35,7 +35,7 @@ class PromptModel(TextModel):
     encoder: PromptEncoder = field(kw_only=True)
     settings: RowSettings = field(kw_only=True)
     explain_prompt: bool = field(kw_only=True, default=False)  # units are the words of the whole prompt
-    choice: BaselineChoice | None = field(kw_only=True, default=None)  # of the baseline; None: the user's
+    choice: EmbeddingChoice | None = field(kw_only=True, default=None)  # of the baseline; None: the user's
 
     @property
     def prefix_length(self) -> int:

@@ -94,11 +94,18 @@ class _SharedPrefixAttention(torch.autograd.Function):
         log_normaliser = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
         for block in _blocks(query, key, prefix_key):
             part = _Block(query, key, prefix_key, mask, scale, block)
-            own, shared = part.scores()
-            peak = torch.maximum(own.amax(-1), shared.amax(-1)) if shared.shape[-1] else own.amax(-1)
-            own, shared = own.sub_(peak[..., None]).exp_(), shared.sub_(peak[..., None]).exp_()
-            total = own.sum(-1) + shared.sum(-1)
-            mixed = part.times_rows(own, value) + part.times_prefix(shared, prefix_value)
+            row_weights, prefix_weights = part.scores()
+            peak = (
+                torch.maximum(row_weights.amax(-1), prefix_weights.amax(-1))
+                if prefix_weights.shape[-1]
+                else row_weights.amax(-1)
+            )
+            row_weights, prefix_weights = (
+                row_weights.sub_(peak[..., None]).exp_(),
+                prefix_weights.sub_(peak[..., None]).exp_(),
+            )
+            total = row_weights.sum(-1) + prefix_weights.sum(-1)
+            mixed = part.times_rows(row_weights, value) + part.times_prefix(prefix_weights, prefix_value)
             part.write(attended, mixed / total[..., None].to(mixed.dtype))
             part.write(log_normaliser, peak + total.log())
         ctx.save_for_backward(query, key, value, prefix_key, prefix_value, mask, attended, log_normaliser)
@@ -113,16 +120,16 @@ class _SharedPrefixAttention(torch.autograd.Function):
         for block in _blocks(query, key, prefix_key):
             part = _Block(query, key, prefix_key, mask, ctx.scale, block)
             outer = part.read(gradient)
-            own, shared = part.scores()
+            row_weights, prefix_weights = part.scores()
             normaliser = part.read(log_normaliser)[..., None]
-            own, shared = own.sub_(normaliser).exp_(), shared.sub_(normaliser).exp_()
+            row_weights, prefix_weights = row_weights.sub_(normaliser).exp_(), prefix_weights.sub_(normaliser).exp_()
             change = (outer * part.read(attended)).sum(-1, keepdim=True).float()
-            to_value[part.rows] += part.onto_rows(own, outer)
-            own.mul_(part.against_rows(outer, value).float().sub_(change))
-            shared.mul_(part.against_prefix(outer, prefix_value).float().sub_(change))
-            mixed = part.times_rows(own, key) + part.times_prefix(shared, prefix_key)
+            to_value[part.rows] += part.onto_rows(row_weights, outer)
+            row_weights.mul_(part.against_rows(outer, value).float().sub_(change))
+            prefix_weights.mul_(part.against_prefix(outer, prefix_value).float().sub_(change))
+            mixed = part.times_rows(row_weights, key) + part.times_prefix(prefix_weights, prefix_key)
             part.write(to_query, mixed * ctx.scale)
-            to_key[part.rows] += part.onto_rows(own, part.query) * ctx.scale
+            to_key[part.rows] += part.onto_rows(row_weights, part.query) * ctx.scale
         return to_query, to_key, to_value, None, None, None, None
 
 
@@ -161,13 +168,13 @@ class _Block:
 
     def scores(self) -> tuple[Tensor, Tensor]:
         """Masked scores of the rows' own keys (..., T) and of the prefix (..., P), in single precision."""
-        own = self.against_rows(self.query, self.key).float().mul_(self.scale)
-        shared = self.against_prefix(self.query, self.prefix_key).float().mul_(self.scale)
-        prefix = self.mask.shape[-1] - own.shape[-1]
-        own += self.mask[..., prefix:]
+        row_scores = self.against_rows(self.query, self.key).float().mul_(self.scale)
+        prefix_scores = self.against_prefix(self.query, self.prefix_key).float().mul_(self.scale)
+        prefix = self.mask.shape[-1] - row_scores.shape[-1]
+        row_scores += self.mask[..., prefix:]
         if prefix:
-            shared += self.mask[..., :prefix]
-        return own, shared
+            prefix_scores += self.mask[..., :prefix]
+        return row_scores, prefix_scores
 
     def against_rows(self, left: Tensor, right: Tensor) -> Tensor:
         """(groups, r, h, t, size), (R, groups, T, size) -> (groups, r, h, t, T): products with every token of a row."""
