@@ -31,6 +31,7 @@ def grid_batch(height, width, masks=1, real=None):
     units = torch.ones(masks, height * width, dtype=torch.bool) if real is None else real
     return SimpleNamespace(
         grid=(height, width),
+        pixel_grid=(height, width),
         masks=masks,
         size=(masks, height * width),
         rows=SimpleNamespace(real=units),
@@ -42,7 +43,9 @@ def grid_batch(height, width, masks=1, real=None):
 def line_batch(units):
     position = torch.arange(units, dtype=torch.float64)[None]
     rows = SimpleNamespace(real=torch.ones(1, units, dtype=torch.bool), position=position)
-    return SimpleNamespace(grid=None, masks=1, size=(1, units), rows=rows, dtype=torch.float64, device=position.device)
+    return SimpleNamespace(
+        grid=None, pixel_grid=None, masks=1, size=(1, units), rows=rows, dtype=torch.float64, device=position.device
+    )
 
 
 def settings_of(**arguments):

@@ -113,7 +113,7 @@ def _run_method(prepared: PreparedRequest, name: str, job: Job, number: int, pla
 
     with served.lock.long():
         job.report(number / total)  # it may have waited for the model
-        return explain(
+        rationale: Rationale = explain(
             served.model,
             prepared.raw_input,
             method=name,
@@ -125,6 +125,7 @@ def _run_method(prepared: PreparedRequest, name: str, job: Job, number: int, pla
             names=prepared.name,
             progress=report,
         )
+    return rationale
 
 
 def _checked_methods(methods: Sequence[str], served: ServedModel) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ DEFAULT_COLUMN = "text"
 def read_table(upload: str, column: str, limits: Limits) -> tuple[list[str], list[str]]:
     """The texts in a column of a CSV table, and their names ("row 1", …)."""
     file = decode_upload(upload, limits.table_bytes, "the table")
-    texts, names = [], []
+    texts: list[str] = []
+    names: list[str] = []
     for row in csv_rows(io.BytesIO(file.content), file.name, delimiter=","):
         if isinstance(row, BadRow):
             raise InputError(f"{row.location}: {row.message}")

@@ -91,7 +91,7 @@ def read_upload_image(upload: Upload, limits: Limits) -> ImageInput:
 def read_upload_sound(upload: Upload, limits: Limits) -> tuple[np.ndarray, int]:
     """(frames, channels) float32 samples and their rate; at most the permitted seconds are decoded."""
     try:
-        import soundfile as untyped
+        import soundfile as untyped  # type: ignore[import-untyped]  # comes without types
     except ImportError:
         raise ModelError("sounds need soundfile, which is not installed: pip install 'rationales[audio]'") from None
     soundfile: Any = untyped

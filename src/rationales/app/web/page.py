@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio
 
 from rationales.app.api import api_functions
@@ -14,7 +16,8 @@ from rationales.app.web.table_tab import table_tab
 
 def build_page(service: ExplainService) -> gradio.Blocks:
     """The page of a service, with its queue."""
-    with gradio.Blocks(analytics_enabled=False, title="rationales", fill_width=False) as blocks:
+    with gradio.Blocks(analytics_enabled=False, title="rationales", fill_width=False) as opened:
+        blocks: gradio.Blocks = opened
         gradio.HTML(heading(), apply_default_css=False)
         with gradio.Tabs():
             with gradio.Tab("Explain"):
@@ -24,9 +27,10 @@ def build_page(service: ExplainService) -> gradio.Blocks:
                     table_tab(service)
         gradio.HTML(footing(service.limits), apply_default_css=False)
         functions = api_functions(service, lambda text: gradio.Error(text, print_exception=False))
+        untyped: Any = gradio
         for name, function in functions.items():
             queue, limit = (QUICK_QUEUE, 4) if name == "probabilities" else (MODEL_QUEUE, 1)
-            gradio.api(function, api_name=name, concurrency_id=queue, concurrency_limit=limit)
+            untyped.api(function, api_name=name, concurrency_id=queue, concurrency_limit=limit)
 
         def leave(request: gradio.Request) -> None:
             service.forget(visitor_of(request))

@@ -59,8 +59,9 @@ def train_on_images(run: ImageRun, objective_options: dict[str, Any], train_opti
         import rationales
         from rationales.models.image.model import ImageModel
 
-        options = {"baseline": run.baseline, "trust_remote_code": run.trust_remote_code}
-        model = rationales.load(run.model, device=run.device, **options)
+        model = rationales.load(
+            run.model, device=run.device, baseline=run.baseline, trust_remote_code=run.trust_remote_code
+        )
         check_kind(model, "image")
         if not isinstance(model, ImageModel):
             raise OptionError(f"a masker is trained for an image model, and {run.model} is none")

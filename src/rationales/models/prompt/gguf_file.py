@@ -31,7 +31,7 @@ def open_gguf(path: Path) -> tuple[nn.Module, Any]:
     options = {"gguf_file": path.name, "local_files_only": True}
     try:
         with quiet_transformers(), _read_once():
-            module = transformers.AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **options)
+            module: Any = transformers.AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **options)
             tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, **options)
     except Exception as error:  # transformers raises many kinds; each means that there is no model to explain
         raise ModelError(f"cannot load {path}: {first_line(error)}") from error
@@ -49,9 +49,9 @@ def _read_once() -> Iterator[None]:
     import gguf
     from transformers import modeling_gguf_pytorch_utils as conversion
 
-    class ArrayReader(gguf.GGUFReader):  # type: ignore[misc]  # the package is untyped
+    class ArrayReader(gguf.GGUFReader):
         @property
-        def data(self) -> np.ndarray:
+        def data(self) -> np.ndarray:  # type: ignore[override]  # a plain array in place of a memory map
             return self._data
 
         @data.setter

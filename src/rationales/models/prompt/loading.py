@@ -233,7 +233,7 @@ def _pretrained(where: str, tokenizer: Any, remote: bool, *, spread: bool) -> tu
         require("accelerate", "device 'auto'")
     try:
         with quiet_transformers():
-            module = transformers.AutoModelForCausalLM.from_pretrained(
+            module: Any = transformers.AutoModelForCausalLM.from_pretrained(
                 where, use_safetensors=True, **options, **({"device_map": DEVICE_MAP} if spread else {})
             )
             loaded = tokenizer or transformers.AutoTokenizer.from_pretrained(where, **options)

@@ -6,7 +6,7 @@ prefix: probabilities are computed again, block by block. No gradient goes to th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -160,7 +160,7 @@ class _Block:
     def read(self, values: Tensor) -> Tensor:
         """(R, heads, T, ...) -> (groups, r, heads per group, t, ...)."""
         part = values[self.rows, :, self.tokens]
-        return part.unflatten(1, (self.groups, -1)).transpose(0, 1)
+        return _unflatten(part, 1, (self.groups, -1)).transpose(0, 1)
 
     def write(self, target: Tensor, values: Tensor) -> None:
         """The inverse of `read`."""
@@ -179,22 +179,29 @@ class _Block:
     def against_rows(self, left: Tensor, right: Tensor) -> Tensor:
         """(groups, r, h, t, size), (R, groups, T, size) -> (groups, r, h, t, T): products with every token of a row."""
         per_row = right[self.rows].transpose(0, 1).transpose(-1, -2)  # (groups, r, size, T)
-        return (left.flatten(2, 3) @ per_row).unflatten(2, left.shape[2:4])
+        return _unflatten(left.flatten(2, 3) @ per_row, 2, left.shape[2:4])
 
     def against_prefix(self, left: Tensor, right: Tensor) -> Tensor:
         """(groups, r, h, t, size), (groups, P, size) -> (groups, r, h, t, P)."""
-        return (left.flatten(1, 3) @ right.transpose(-1, -2)).unflatten(1, left.shape[1:4])
+        return _unflatten(left.flatten(1, 3) @ right.transpose(-1, -2), 1, left.shape[1:4])
 
     def times_rows(self, weights: Tensor, values: Tensor) -> Tensor:
         """(groups, r, h, t, T), (R, groups, T, size) -> (groups, r, h, t, size): weighted sums over a row's tokens."""
         per_row = values[self.rows].transpose(0, 1)
-        return (weights.flatten(2, 3).to(values.dtype) @ per_row).unflatten(2, weights.shape[2:4])
+        return _unflatten(weights.flatten(2, 3).to(values.dtype) @ per_row, 2, weights.shape[2:4])
 
     def times_prefix(self, weights: Tensor, values: Tensor) -> Tensor:
         """(groups, r, h, t, P), (groups, P, size) -> (groups, r, h, t, size)."""
-        return (weights.flatten(1, 3).to(values.dtype) @ values).unflatten(1, weights.shape[1:4])
+        return _unflatten(weights.flatten(1, 3).to(values.dtype) @ values, 1, weights.shape[1:4])
 
     def onto_rows(self, weights: Tensor, values: Tensor) -> Tensor:
         """(groups, r, h, t, T), (groups, r, h, t, size) -> (r, groups, T, size): sums over heads and queries."""
         flat = weights.flatten(2, 3).to(values.dtype).transpose(-1, -2)
         return (flat @ values.flatten(2, 3)).transpose(0, 1)
+
+
+def _unflatten(values: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
+    """`Tensor.unflatten`, which has no types."""
+    unflatten: Any = values.unflatten
+    unflattened: Tensor = unflatten(axis, tuple(sizes))
+    return unflattened

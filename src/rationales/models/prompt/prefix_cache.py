@@ -43,8 +43,9 @@ def prefix_states(module: nn.Module, embeddings: Tensor) -> PrefixStates:
             past_key_values=cache,
             use_cache=True,
         )
+    layers: list[Any] = list(cache.layers)
     return PrefixStates(
-        tuple(layer.keys.detach() for layer in cache.layers), tuple(layer.values.detach() for layer in cache.layers)
+        tuple(layer.keys.detach() for layer in layers), tuple(layer.values.detach() for layer in layers)
     )
 
 
