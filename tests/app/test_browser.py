@@ -236,6 +236,8 @@ def test_no_serious_accessibility_findings(opened, scheme):
     page.emulate_media(color_scheme=scheme)
     if scheme == "dark":
         page.evaluate("document.body.classList.add('dark')")
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(1000)  # colours change gradually
     findings = []
     for frame in page.frames:
         frame.evaluate(script)
