@@ -24,6 +24,7 @@ from rationales.masks.bounded_field import (
     smooth_maximum,
 )
 from rationales.masks.settings import MaskSettings
+from rationales.models.batch.rows import Part
 
 
 def grid_batch(height, width, masks=1, real=None):
@@ -32,6 +33,7 @@ def grid_batch(height, width, masks=1, real=None):
     return SimpleNamespace(
         grid=(height, width),
         pixel_grid=(height, width),
+        parts=(Part(0, height * width, (height, width)),),
         masks=masks,
         size=(masks, height * width),
         rows=SimpleNamespace(real=units),
@@ -44,7 +46,14 @@ def line_batch(units):
     position = torch.arange(units, dtype=torch.float64)[None]
     rows = SimpleNamespace(real=torch.ones(1, units, dtype=torch.bool), position=position)
     return SimpleNamespace(
-        grid=None, pixel_grid=None, masks=1, size=(1, units), rows=rows, dtype=torch.float64, device=position.device
+        grid=None,
+        pixel_grid=None,
+        parts=(Part(0, units, None),),
+        masks=1,
+        size=(1, units),
+        rows=rows,
+        dtype=torch.float64,
+        device=position.device,
     )
 
 
