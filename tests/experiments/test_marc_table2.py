@@ -38,7 +38,7 @@ QUICK = {
     "gradient-shap": {"samples": 2},
     "rise": {"samples": 20},
 }
-CHEAP = ["saliency", "grad-cam", "attention", "marc", "marc-default"]
+CHEAP = ["saliency", "guided-bp", "attention", "marc", "marc-default"]
 
 
 @pytest.fixture
@@ -94,6 +94,7 @@ def test_the_table_of_two_models_from_pictures_to_report(examples, tmp_path):
     assert report.table["Attention"].options[NOT_APPLICABLE]  # a convolutional network has none
     assert "Attention: n/a" in text
     assert "sufficiency" in vit_table["Attention"].cells
+    assert not vit_table["Guided backpropagation"].cells  # it would be the plain gradient
     assert report.table["MaRC, the paper's settings"].steps == 4
     assert report.table["MaRC, the paper's settings"].settled == 0
     assert len(lines) == 2 * len(titles)

@@ -97,6 +97,9 @@ class ModelRun:
 
     def _row(self, spec: RowSpec, progress: Callable[[float], None] | None) -> TableRow:
         """The row of a method, or one without values where the method does not apply to the model."""
+        if spec.needs_relu and self.family == TRANSFORMER:
+            reason = "a transformer has no ReLUs, and without them it is the plain gradient"
+            return TableRow(spec.title, {}, spec.method, {NOT_APPLICABLE: reason})
         try:
             baselines = spec.baselines
             if spec.key == MARC:

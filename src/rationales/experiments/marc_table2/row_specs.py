@@ -31,6 +31,7 @@ class RowSpec:
     backward: bool = True  # whether a forward pass has a backward pass
     published: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # family -> PAPER_METRICS
     preset: str = ""  # of the method, where it has one of this name for images
+    needs_relu: bool = False  # without ReLUs the row would be the plain gradient, another row
 
     def build(self) -> Method:
         """The method of this row."""
@@ -67,7 +68,7 @@ _PAPER = (
     RowSpec("input-x-gradient", "Input x gradient", "paper", "input-x-gradient", _LOGIT, (), 1, True,
             _figures((0.430, 0.586), (0.366, 0.506))),
     RowSpec("guided-bp", "Guided backpropagation", "paper", "guided-backpropagation", _LOGIT, (), 1, True,
-            _figures((0.343, 0.630), None)),
+            _figures((0.343, 0.630), None), needs_relu=True),
     RowSpec("integrated-gradients", "Integrated gradients", "paper", "integrated-gradients",
             {**_LOGIT, "steps": 100}, BLUR, 100, True, _figures((0.344, 0.641), (0.261, 0.641)), "paper"),
     RowSpec("occlusion", "Occlusion", "paper", "occlusion", {}, BLUR, 2401, False,
