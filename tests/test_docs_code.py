@@ -27,7 +27,11 @@ PARSED = [parse(path) for path in PAGES]
 WITH_CODE = [page for page in PARSED if page.blocks]
 DATA = ("text", "json", "csv", "yaml")  # blocks that show a file or an output
 SHELL = ("sh", "bash")
-IN_SHORT = {"--minutes 5": "--minutes 0.05", "minutes=5": "minutes=0.05"}  # training goes on for as long as it is told
+IN_SHORT = {  # training goes on for as long as it is told
+    "--minutes 5": "--minutes 0.05",
+    "--minutes 60": "--minutes 0.05",
+    "minutes=5": "minutes=0.05",
+}
 NO_PLANT_LEARNED = 1  # the exit code of a dry run without a verdict: its stand-ins are small
 
 
