@@ -28,7 +28,7 @@ SOME_METHODS = [
 ]
 
 
-def load(family="llama", **options):
+def load(family="qwen2", **options):
     return rationales.load(*tiny_language_model(family), **PROMPT, segment=90, **options)
 
 
@@ -83,10 +83,10 @@ class TestEveryMethod:
         check_alone_and_together(load(), method)
 
     def test_model_is_left_as_it_was_also_after_an_exception(self, method):
-        check_left_as_it_was("llama", method)
+        check_left_as_it_was("qwen2", method)
 
     def test_a_model_that_gives_nan_is_reported_with_the_inputs_name(self, method):
-        module, tokenizer = tiny_language_model("llama")
+        module, tokenizer = tiny_language_model("qwen2")
         model = rationales.load(module, tokenizer, **PROMPT)
         with torch.no_grad():
             module.lm_head.weight.fill_(float("nan"))
@@ -108,7 +108,7 @@ class TestEveryMethod:
 
 
 @pytest.mark.parametrize("method", SOME_METHODS)
-@pytest.mark.parametrize("family", [family for family in LANGUAGE_MODELS if family != "llama"])
+@pytest.mark.parametrize("family", [family for family in LANGUAGE_MODELS if family != "qwen2"])
 class TestEveryArchitecture:
     def test_alone_equals_in_a_batch_in_any_order(self, family, method):
         check_alone_and_together(load(family), method)
