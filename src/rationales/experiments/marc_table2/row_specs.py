@@ -18,7 +18,7 @@ TRANSFORMER, CONVOLUTIONAL = "transformer", "convolutional"  # families of netwo
 
 
 @dataclass(frozen=True)
-class RowSpec:
+class PictureRow:
     """One row: a method with its settings."""
 
     key: str
@@ -57,46 +57,49 @@ def _figures(convolutional: tuple[float, float] | None, transformer: tuple[float
 
 
 _PAPER = (
-    RowSpec(MARC, "MaRC, the paper's settings", "paper", "marc", {}, (), 6, True,
+    PictureRow(MARC, "MaRC, the paper's settings", "paper", "marc", {}, (), 6, True,
             _figures((0.196, 0.612), (0.139, 0.596))),
-    RowSpec("m-perturb", "Meaningful perturbation", "paper", "meaningful-perturbation", {}, BLUR, 1, True,
+    PictureRow("m-perturb", "Meaningful perturbation", "paper", "meaningful-perturbation", {}, BLUR, 1, True,
             _figures((0.260, 0.605), (0.174, 0.572))),
-    RowSpec("grad-cam", "Grad-CAM", "paper", "grad-cam", _LOGIT, (), 1, True, _figures((0.197, 0.600), (0.161, 0.640))),
-    RowSpec("exc-bp", "Excitation backprop", "paper", "excitation-backprop", {}, (), 1, True,
+    PictureRow("grad-cam", "Grad-CAM", "paper", "grad-cam", _LOGIT, (), 1, True,
+            _figures((0.197, 0.600), (0.161, 0.640))),
+    PictureRow("exc-bp", "Excitation backprop", "paper", "excitation-backprop", {}, (), 1, True,
             _figures((0.302, 0.600), None)),
-    RowSpec("saliency", "Saliency", "paper", "saliency", _LOGIT, (), 1, True, _figures((0.442, 0.599), (0.355, 0.528))),
-    RowSpec("input-x-gradient", "Input x gradient", "paper", "input-x-gradient", _LOGIT, (), 1, True,
+    PictureRow("saliency", "Saliency", "paper", "saliency", _LOGIT, (), 1, True,
+            _figures((0.442, 0.599), (0.355, 0.528))),
+    PictureRow("input-x-gradient", "Input x gradient", "paper", "input-x-gradient", _LOGIT, (), 1, True,
             _figures((0.430, 0.586), (0.366, 0.506))),
-    RowSpec("guided-bp", "Guided backpropagation", "paper", "guided-backpropagation", _LOGIT, (), 1, True,
+    PictureRow("guided-bp", "Guided backpropagation", "paper", "guided-backpropagation", _LOGIT, (), 1, True,
             _figures((0.343, 0.630), None), needs_relu=True),
-    RowSpec("integrated-gradients", "Integrated gradients", "paper", "integrated-gradients",
+    PictureRow("integrated-gradients", "Integrated gradients", "paper", "integrated-gradients",
             {**_LOGIT, "steps": 100}, BLUR, 100, True, _figures((0.344, 0.641), (0.261, 0.641)), "paper"),
-    RowSpec("occlusion", "Occlusion", "paper", "occlusion", {}, BLUR, 2401, False,
+    PictureRow("occlusion", "Occlusion", "paper", "occlusion", {}, BLUR, 2401, False,
             _figures((0.324, 0.606), (0.194, 0.486)), "paper"),
-    RowSpec("attention", "Attention", "paper", "raw-attention", {}, (), 1, False, _figures(None, (0.241, 0.562))),
-    RowSpec("attribution", "Chefer's attribution", "paper", "chefer", {}, (), 1, True, _figures(None, (0.176, 0.608))),
-    RowSpec("rollout", "Attention rollout", "paper", "attention-rollout", {}, (), 1, False,
+    PictureRow("attention", "Attention", "paper", "raw-attention", {}, (), 1, False, _figures(None, (0.241, 0.562))),
+    PictureRow("attribution", "Chefer's attribution", "paper", "chefer", {}, (), 1, True,
+            _figures(None, (0.176, 0.608))),
+    PictureRow("rollout", "Attention rollout", "paper", "attention-rollout", {}, (), 1, False,
             _figures(None, (0.205, 0.580))),
-    RowSpec("tam", "Transition attention maps", "paper", "transition-attention", {}, (), 20, True,
+    PictureRow("tam", "Transition attention maps", "paper", "transition-attention", {}, (), 20, True,
             _figures(None, (0.146, 0.658)), "paper"),
 )  # fmt: skip
 _FURTHER = (
-    RowSpec(DEFAULT, "MaRC, default settings", "further", "marc", {}, (), 4),
-    RowSpec("extremal", "Extremal perturbation", "further", "extremal-perturbation", {}, BLUR, 1),
-    RowSpec("grad-cam-plus-plus", "Grad-CAM++", "further", "grad-cam-plus-plus"),
-    RowSpec("score-cam", "Score-CAM", "further", "score-cam", {}, (), 1000, False),
-    RowSpec("guided-grad-cam", "Guided Grad-CAM", "further", "guided-grad-cam", {}, (), 2),
-    RowSpec("rise", "RISE", "further", "rise", {}, (), 4000, False, {}, "paper"),
-    RowSpec("smooth-grad", "SmoothGrad", "further", "smooth-grad", _LOGIT, (), 50, True, {}, "paper"),
-    RowSpec("gradient-shap", "GradientSHAP", "further", "gradient-shap", _LOGIT, BLUR, 25),
-    RowSpec("lime", "LIME", "further", "lime", {}, BLUR, 1000, False, {}, "paper"),
-    RowSpec("kernel-shap", "KernelSHAP", "further", "kernel-shap", {}, BLUR, 1024, False, {}, "paper"),
+    PictureRow(DEFAULT, "MaRC, default settings", "further", "marc", {}, (), 4),
+    PictureRow("extremal", "Extremal perturbation", "further", "extremal-perturbation", {}, BLUR, 1),
+    PictureRow("grad-cam-plus-plus", "Grad-CAM++", "further", "grad-cam-plus-plus"),
+    PictureRow("score-cam", "Score-CAM", "further", "score-cam", {}, (), 1000, False),
+    PictureRow("guided-grad-cam", "Guided Grad-CAM", "further", "guided-grad-cam", {}, (), 2),
+    PictureRow("rise", "RISE", "further", "rise", {}, (), 4000, False, {}, "paper"),
+    PictureRow("smooth-grad", "SmoothGrad", "further", "smooth-grad", _LOGIT, (), 50, True, {}, "paper"),
+    PictureRow("gradient-shap", "GradientSHAP", "further", "gradient-shap", _LOGIT, BLUR, 25),
+    PictureRow("lime", "LIME", "further", "lime", {}, BLUR, 1000, False, {}, "paper"),
+    PictureRow("kernel-shap", "KernelSHAP", "further", "kernel-shap", {}, BLUR, 1024, False, {}, "paper"),
 )
 _CONTROLS = (
-    RowSpec(GAUSSIAN, "Centred Gaussian", "controls", GAUSSIAN, {}, (), 0, False),
-    RowSpec(RANDOM, "Random", "controls", "random", {}, (), 0, False),
+    PictureRow(GAUSSIAN, "Centred Gaussian", "controls", GAUSSIAN, {}, (), 0, False),
+    PictureRow(RANDOM, "Random", "controls", "random", {}, (), 0, False),
 )
-ROWS: dict[str, RowSpec] = {spec.key: spec for spec in (*_PAPER, *_FURTHER, *_CONTROLS)}
+ROWS: dict[str, PictureRow] = {spec.key: spec for spec in (*_PAPER, *_FURTHER, *_CONTROLS)}
 PAPER_ROWS = tuple(spec.key for spec in _PAPER)
 GROUPS = ("paper", "further", "controls")
 # MaRC's settings and baselines, by family (appendix A.2)
@@ -108,7 +111,7 @@ def names() -> list[str]:
     return [*GROUPS, *(key for key, spec in ROWS.items() if spec.registered)]
 
 
-def select_rows(requested: Sequence[str] | None) -> list[RowSpec]:
+def select_rows(requested: Sequence[str] | None) -> list[PictureRow]:
     """The rows with these names or groups (None: all) whose method is registered, and always both controls.
 
     In the order of the table; `run` computes them from cheap to expensive.

