@@ -38,7 +38,7 @@ from rationales.models.delta import DELTA_FOLDER
 from rationales.models.image.loading import from_pixels
 from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import Fit
-from rationales.models.image.resnet import ResNet50, weights_file
+from rationales.models.image.resnet import BottleneckResNet, weights_file
 
 REPORT_SECONDS = 20.0  # between two lines of progress
 TRAINING_SHARE = 0.25  # of the minutes, for teacher and student together; at most the plan's own
@@ -133,7 +133,7 @@ def tiny_models(folder: Path) -> dict[str, tuple[ImageModel, Sequence[Example]]]
         num_labels=3,
     )  # fmt: skip
     modules = {
-        "tiny-resnet": ResNet50((1, 1), (4, 8), 3),
+        "tiny-resnet": BottleneckResNet((1, 1), (4, 8), 3),
         "tiny-vit": transformers.ViTForImageClassification(config).eval(),
     }
     fit, labels = Fit("crop", 32, 32), ["0", "1", "2"]

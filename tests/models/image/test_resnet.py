@@ -18,7 +18,7 @@ import rationales
 from rationales.errors import DataError, ModelError
 from rationales.models.image import resnet_conversion
 from rationales.models.image.mobilenet import MobileNetV2, mobilenet_weights
-from rationales.models.image.resnet import BLOCKS, EPSILON, ResNet50, weights_file
+from rationales.models.image.resnet import BLOCKS, EPSILON, BottleneckResNet, weights_file
 from rationales.models.image.resnet_conversion import fetch_resnet, read_package, translate, write_weights
 
 TINY = ((1, 2), (4, 8), 5)
@@ -37,7 +37,7 @@ def randomised(module):
 
 @pytest.fixture
 def tiny():
-    return randomised(ResNet50(*TINY))
+    return randomised(BottleneckResNet(*TINY))
 
 
 def literal(module, pixels):
@@ -82,7 +82,7 @@ def test_fused_batch_norms_change_nothing(tiny):
 def test_resnet50_has_the_published_number_of_parameters():
     """25.6 million, and 26,560 biases of convolutions that Keras has and the paper has not."""
     with torch.device("meta"):
-        module = ResNet50()
+        module = BottleneckResNet()
     biases = sum(value.numel() for name, value in module.named_parameters() if name.endswith("conv.bias"))
     assert sum(weight.numel() for weight in module.parameters()) - biases == 25_557_032
     assert biases == 26_560
@@ -140,7 +140,7 @@ def test_every_parameter_of_the_network_has_a_name_in_keras():
     assert len(names) == 320
     translated = translate({name: np.zeros((1,) * dimensions, np.float32) for name, dimensions in names.items()})
     with torch.device("meta"):
-        expected = [name for name in ResNet50().state_dict() if not name.endswith("num_batches_tracked")]
+        expected = [name for name in BottleneckResNet().state_dict() if not name.endswith("num_batches_tracked")]
     assert sorted(translated) == sorted(expected)
 
 
@@ -187,7 +187,7 @@ def test_weights_may_be_stored_in_half_precision(tmp_path, tiny):
     from safetensors.torch import load_file
 
     path = write_weights(tiny.state_dict(), tmp_path / "half.safetensors", half=True)
-    again = ResNet50(*TINY)
+    again = BottleneckResNet(*TINY)
     again.load_state_dict(load_file(path))
     assert next(again.parameters()).dtype == torch.float32
     assert torch.allclose(again.classifier.weight, tiny.classifier.weight, atol=1e-3)

@@ -19,7 +19,7 @@ from rationales.experiments.marc_table2.row_specs import (
     MARC,
     MARC_PRESETS,
     TRANSFORMER,
-    ImageRow,
+    PictureRow,
     select_rows,
 )
 from rationales.experiments.registry import ExperimentReport, Request
@@ -107,7 +107,7 @@ def _entries(
     return entries
 
 
-def _method(spec: ImageRow, options: Mapping[str, Any]) -> Method:
+def _method(spec: PictureRow, options: Mapping[str, Any]) -> Method:
     return replace(spec, options={**spec.options, **options}).build()
 
 

@@ -24,7 +24,7 @@ from rationales.experiments.marc_table2.row_specs import (
     METRICS,
     ROWS,
     TRANSFORMER,
-    ImageRow,
+    PictureRow,
 )
 from rationales.experiments.registry import Request
 from rationales.models.image.model import ImageModel
@@ -46,7 +46,7 @@ class ModelRun:
 
     def compute(
         self,
-        specs: Sequence[ImageRow],
+        specs: Sequence[PictureRow],
         report: Callable[[float], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Table:
@@ -68,7 +68,7 @@ class ModelRun:
             self._tell(f"{self.model.name}: {_line(self.rows[spec.key])}  ({time.perf_counter() - began:.1f} s)")
         return self.table(specs)
 
-    def table(self, specs: Sequence[ImageRow]) -> Table:
+    def table(self, specs: Sequence[PictureRow]) -> Table:
         """The rows so far, in the order of the table."""
         prepared = self._evaluation(())
         rows = [self.rows[spec.key] for spec in specs if spec.key in self.rows]
@@ -85,17 +85,17 @@ class ModelRun:
         names = {type(submodule).__name__.lower() for submodule in self.model.module.modules()}
         return TRANSFORMER if any("attention" in name for name in names) else CONVOLUTIONAL
 
-    def passes(self, spec: ImageRow, row: TableRow) -> float:
+    def passes(self, spec: PictureRow, row: TableRow) -> float:
         """Forward passes for each picture; of an optimisation, by its mean number of steps."""
         per_step = 2.0 * len(MARC_PRESETS[self.family][1]) if spec.key == MARC else spec.passes
         return per_step * (1.0 if math.isnan(row.steps) else row.steps)
 
-    def _cost(self, spec: ImageRow) -> float:
+    def _cost(self, spec: PictureRow) -> float:
         """Approximate work of a row, in forward passes; measuring takes 19 levels, 4 baselines and both sides."""
         steps = {"marc": 400, "meaningful-perturbation": 300, "extremal-perturbation": 1800}.get(spec.method, 1)
         return 152 + spec.passes * steps * (3 if spec.backward else 1)
 
-    def _row(self, spec: ImageRow, progress: Callable[[float], None] | None) -> TableRow:
+    def _row(self, spec: PictureRow, progress: Callable[[float], None] | None) -> TableRow:
         """The row of a method, or one without values where the method does not apply to the model."""
         if spec.needs_relu and self.family == TRANSFORMER:
             reason = "a transformer has no ReLUs, and without them it is the plain gradient"
@@ -136,12 +136,12 @@ class ModelRun:
                 )
         return remarks
 
-    def _fingerprints(self, specs: Sequence[ImageRow]) -> dict[str, str]:
+    def _fingerprints(self, specs: Sequence[PictureRow]) -> dict[str, str]:
         """What must be equal for rows of two runs to belong to one table: weights, and of each row code and options."""
         codes = {f"code of {spec.key}": self._code(spec) for spec in specs}
         return {"weights": model_fingerprint(self.model)[:16], **codes}
 
-    def _code(self, spec: ImageRow) -> str:
+    def _code(self, spec: PictureRow) -> str:
         settings = sorted(self.options.get(spec.key, {}).items())
         text = f"{code_fingerprint(type(spec.build()))} {settings!r}"
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -157,7 +157,7 @@ class ModelRun:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.table([spec for spec in ROWS.values() if spec.key in self.rows]).to_json(path)
 
-    def _carry_over(self, specs: Sequence[ImageRow]) -> None:
+    def _carry_over(self, specs: Sequence[PictureRow]) -> None:
         """Take the rows of an earlier run with the same weights, pictures, seed, options and code."""
         path = self._path()
         if path is None or not path.is_file():

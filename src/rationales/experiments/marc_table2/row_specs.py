@@ -18,7 +18,7 @@ TRANSFORMER, CONVOLUTIONAL = "transformer", "convolutional"  # families of netwo
 
 
 @dataclass(frozen=True)
-class ImageRow:
+class PictureRow:
     """One row: a method with its settings."""
 
     key: str
@@ -57,48 +57,49 @@ def _figures(convolutional: tuple[float, float] | None, transformer: tuple[float
 
 
 _PAPER = (
-    ImageRow(MARC, "MaRC, the paper's settings", "paper", "marc", {}, (), 6, True,
-             _figures((0.196, 0.612), (0.139, 0.596))),
-    ImageRow("m-perturb", "Meaningful perturbation", "paper", "meaningful-perturbation", {}, BLUR, 1, True,
-             _figures((0.260, 0.605), (0.174, 0.572))),
-    ImageRow("grad-cam", "Grad-CAM", "paper", "grad-cam", _LOGIT, (), 1, True,
-             _figures((0.197, 0.600), (0.161, 0.640))),
-    ImageRow("exc-bp", "Excitation backprop", "paper", "excitation-backprop", {}, (), 1, True,
-             _figures((0.302, 0.600), None)),
-    ImageRow("saliency", "Saliency", "paper", "saliency", _LOGIT, (), 1, True,
-             _figures((0.442, 0.599), (0.355, 0.528))),
-    ImageRow("input-x-gradient", "Input x gradient", "paper", "input-x-gradient", _LOGIT, (), 1, True,
-             _figures((0.430, 0.586), (0.366, 0.506))),
-    ImageRow("guided-bp", "Guided backpropagation", "paper", "guided-backpropagation", _LOGIT, (), 1, True,
-             _figures((0.343, 0.630), None), needs_relu=True),
-    ImageRow("integrated-gradients", "Integrated gradients", "paper", "integrated-gradients",
-             {**_LOGIT, "steps": 100}, BLUR, 100, True, _figures((0.344, 0.641), (0.261, 0.641)), "paper"),
-    ImageRow("occlusion", "Occlusion", "paper", "occlusion", {}, BLUR, 2401, False,
-             _figures((0.324, 0.606), (0.194, 0.486)), "paper"),
-    ImageRow("attention", "Attention", "paper", "raw-attention", {}, (), 1, False, _figures(None, (0.241, 0.562))),
-    ImageRow("attribution", "Chefer's attribution", "paper", "chefer", {}, (), 1, True, _figures(None, (0.176, 0.608))),
-    ImageRow("rollout", "Attention rollout", "paper", "attention-rollout", {}, (), 1, False,
-             _figures(None, (0.205, 0.580))),
-    ImageRow("tam", "Transition attention maps", "paper", "transition-attention", {}, (), 20, True,
-             _figures(None, (0.146, 0.658)), "paper"),
+    PictureRow(MARC, "MaRC, the paper's settings", "paper", "marc", {}, (), 6, True,
+            _figures((0.196, 0.612), (0.139, 0.596))),
+    PictureRow("m-perturb", "Meaningful perturbation", "paper", "meaningful-perturbation", {}, BLUR, 1, True,
+            _figures((0.260, 0.605), (0.174, 0.572))),
+    PictureRow("grad-cam", "Grad-CAM", "paper", "grad-cam", _LOGIT, (), 1, True,
+            _figures((0.197, 0.600), (0.161, 0.640))),
+    PictureRow("exc-bp", "Excitation backprop", "paper", "excitation-backprop", {}, (), 1, True,
+            _figures((0.302, 0.600), None)),
+    PictureRow("saliency", "Saliency", "paper", "saliency", _LOGIT, (), 1, True,
+            _figures((0.442, 0.599), (0.355, 0.528))),
+    PictureRow("input-x-gradient", "Input x gradient", "paper", "input-x-gradient", _LOGIT, (), 1, True,
+            _figures((0.430, 0.586), (0.366, 0.506))),
+    PictureRow("guided-bp", "Guided backpropagation", "paper", "guided-backpropagation", _LOGIT, (), 1, True,
+            _figures((0.343, 0.630), None), needs_relu=True),
+    PictureRow("integrated-gradients", "Integrated gradients", "paper", "integrated-gradients",
+            {**_LOGIT, "steps": 100}, BLUR, 100, True, _figures((0.344, 0.641), (0.261, 0.641)), "paper"),
+    PictureRow("occlusion", "Occlusion", "paper", "occlusion", {}, BLUR, 2401, False,
+            _figures((0.324, 0.606), (0.194, 0.486)), "paper"),
+    PictureRow("attention", "Attention", "paper", "raw-attention", {}, (), 1, False, _figures(None, (0.241, 0.562))),
+    PictureRow("attribution", "Chefer's attribution", "paper", "chefer", {}, (), 1, True,
+            _figures(None, (0.176, 0.608))),
+    PictureRow("rollout", "Attention rollout", "paper", "attention-rollout", {}, (), 1, False,
+            _figures(None, (0.205, 0.580))),
+    PictureRow("tam", "Transition attention maps", "paper", "transition-attention", {}, (), 20, True,
+            _figures(None, (0.146, 0.658)), "paper"),
 )  # fmt: skip
 _FURTHER = (
-    ImageRow(DEFAULT, "MaRC, default settings", "further", "marc", {}, (), 4),
-    ImageRow("extremal", "Extremal perturbation", "further", "extremal-perturbation", {}, BLUR, 1),
-    ImageRow("grad-cam-plus-plus", "Grad-CAM++", "further", "grad-cam-plus-plus"),
-    ImageRow("score-cam", "Score-CAM", "further", "score-cam", {}, (), 1000, False),
-    ImageRow("guided-grad-cam", "Guided Grad-CAM", "further", "guided-grad-cam", {}, (), 2),
-    ImageRow("rise", "RISE", "further", "rise", {}, (), 4000, False, {}, "paper"),
-    ImageRow("smooth-grad", "SmoothGrad", "further", "smooth-grad", _LOGIT, (), 50, True, {}, "paper"),
-    ImageRow("gradient-shap", "GradientSHAP", "further", "gradient-shap", _LOGIT, BLUR, 25),
-    ImageRow("lime", "LIME", "further", "lime", {}, BLUR, 1000, False, {}, "paper"),
-    ImageRow("kernel-shap", "KernelSHAP", "further", "kernel-shap", {}, BLUR, 1024, False, {}, "paper"),
+    PictureRow(DEFAULT, "MaRC, default settings", "further", "marc", {}, (), 4),
+    PictureRow("extremal", "Extremal perturbation", "further", "extremal-perturbation", {}, BLUR, 1),
+    PictureRow("grad-cam-plus-plus", "Grad-CAM++", "further", "grad-cam-plus-plus"),
+    PictureRow("score-cam", "Score-CAM", "further", "score-cam", {}, (), 1000, False),
+    PictureRow("guided-grad-cam", "Guided Grad-CAM", "further", "guided-grad-cam", {}, (), 2),
+    PictureRow("rise", "RISE", "further", "rise", {}, (), 4000, False, {}, "paper"),
+    PictureRow("smooth-grad", "SmoothGrad", "further", "smooth-grad", _LOGIT, (), 50, True, {}, "paper"),
+    PictureRow("gradient-shap", "GradientSHAP", "further", "gradient-shap", _LOGIT, BLUR, 25),
+    PictureRow("lime", "LIME", "further", "lime", {}, BLUR, 1000, False, {}, "paper"),
+    PictureRow("kernel-shap", "KernelSHAP", "further", "kernel-shap", {}, BLUR, 1024, False, {}, "paper"),
 )
 _CONTROLS = (
-    ImageRow(GAUSSIAN, "Centred Gaussian", "controls", GAUSSIAN, {}, (), 0, False),
-    ImageRow(RANDOM, "Random", "controls", "random", {}, (), 0, False),
+    PictureRow(GAUSSIAN, "Centred Gaussian", "controls", GAUSSIAN, {}, (), 0, False),
+    PictureRow(RANDOM, "Random", "controls", "random", {}, (), 0, False),
 )
-ROWS: dict[str, ImageRow] = {spec.key: spec for spec in (*_PAPER, *_FURTHER, *_CONTROLS)}
+ROWS: dict[str, PictureRow] = {spec.key: spec for spec in (*_PAPER, *_FURTHER, *_CONTROLS)}
 PAPER_ROWS = tuple(spec.key for spec in _PAPER)
 GROUPS = ("paper", "further", "controls")
 # MaRC's settings and baselines, by family (appendix A.2)
@@ -110,7 +111,7 @@ def names() -> list[str]:
     return [*GROUPS, *(key for key, spec in ROWS.items() if spec.registered)]
 
 
-def select_rows(requested: Sequence[str] | None) -> list[ImageRow]:
+def select_rows(requested: Sequence[str] | None) -> list[PictureRow]:
     """The rows with these names or groups (None: all) whose method is registered, and always both controls.
 
     In the order of the table; `run` computes them from cheap to expensive.

@@ -17,7 +17,7 @@ from rationales.experiments.claims import claims_markdown
 from rationales.experiments.marc_table2 import row_specs
 from rationales.experiments.marc_table2.claims import claims
 from rationales.experiments.marc_table2.model_run import NOT_APPLICABLE, ModelRun
-from rationales.experiments.marc_table2.row_specs import MARC, METRICS, PAPER_METRICS, ROWS, ImageRow
+from rationales.experiments.marc_table2.row_specs import MARC, METRICS, PAPER_METRICS, ROWS, PictureRow
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.models.image.model import ImageModel
 from rationales.models.load import load
@@ -106,7 +106,7 @@ def _reference(table: Table) -> str | None:
     return next((title for title in candidates if title in titles), None)
 
 
-def _costs(run: ModelRun, specs: Sequence[ImageRow]) -> str:
+def _costs(run: ModelRun, specs: Sequence[PictureRow]) -> str:
     """Seconds, passes and steps of every row of a model."""
     lines = []
     for spec in specs:

