@@ -50,8 +50,8 @@ def _read_once() -> Iterator[None]:
     from transformers import modeling_gguf_pytorch_utils as conversion
 
     class ArrayReader(gguf.GGUFReader):
-        @property
-        def data(self) -> np.ndarray:  # type: ignore[override]  # a plain array in place of a memory map
+        @property  # type: ignore[override]  # a plain array in place of a memory map
+        def data(self) -> np.ndarray:
             return self._data
 
         @data.setter
