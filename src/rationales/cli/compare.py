@@ -106,6 +106,8 @@ def compare(
     rows = method_rows(methods or ["marc,grad-cam" if images else "marc,occlusion"])
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
+    if text and images:
+        raise OptionError("compare takes a text or images, not both; 'rationales explain' takes an image with its text")
     sources = gather(text or [], files, images, [], pair, None, limit, command="compare")
     kind = sources.kind
     if sources.several and kind == "text":
