@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import rationales
-from rationales.masks import postprocess
+from rationales.masks import sizes
 from rationales.models.image.loading import from_module
 from rationales.pipeline import selection
 from rationales.pipeline.selection import SUFFICIENT, choose_rules
@@ -85,7 +85,7 @@ def test_sizes_tried_together_equal_sizes_tried_by_themselves(monkeypatch):
     alone = rationales.explain(model, pictures, options={"steps": 6})
     for at_once in (5, 100):
         elements = 2 * at_once * 2 * len(pictures) * SIDE * SIDE
-        monkeypatch.setattr(postprocess, "GRID_KEEPS_AT_ONCE", {"cpu": elements})
+        monkeypatch.setattr(sizes, "GRID_KEEPS_AT_ONCE", {"cpu": elements})
         together = rationales.explain(model, pictures, options={"steps": 6})
         for first, second in zip(alone, together, strict=True):
             assert np.allclose(first.scores, second.scores, atol=1e-6)

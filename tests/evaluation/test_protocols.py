@@ -16,7 +16,7 @@ NINETEEN = tuple(round(0.05 * number, 10) for number in range(1, 20))
 def test_the_presets_are_the_published_recipes():
     """The table "Same name, different number": AOPC normaliser, removal, label."""
     assert set(PRESETS) == {
-        *("marc", "marc-images", "eraser-paper", "eraser-code", "aml", "im", "im-bert", "sequential-ig", "ferret"),
+        *("marc", "marc-images", "marc-functions", "eraser-paper", "eraser-code", "aml", "im", "im-bert", "sequential-ig", "ferret"),
     }  # fmt: skip
     marc, aml, im, ferret = (PRESETS[name] for name in ("marc", "aml", "im", "ferret"))
     assert marc.levels == pytest.approx(NINETEEN)
@@ -81,7 +81,8 @@ def test_every_field_says_what_it_is():
 
 def test_an_unknown_protocol_is_told_with_all_that_there_are():
     with pytest.raises(
-        OptionError, match=r"no protocol 'marcc' \(did you mean 'marc'\?\); there are: marc, marc-images, eraser"
+        OptionError,
+        match=r"no protocol 'marcc' \(did you mean 'marc'\?\); there are: marc, marc-images, marc-functions, eraser",
     ):
         find_protocol("marcc")
 

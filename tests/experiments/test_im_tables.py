@@ -18,6 +18,7 @@ from rationales.experiments.input_marginalization.reporting import higher_than_a
 from rationales.experiments.input_marginalization.rows import IM, LOO, RANDOM, ROWS, select_rows
 from rationales.experiments.input_marginalization.tables import TABLES, row_names
 from rationales.experiments.input_marginalization.workspace import SST2, Workspace
+from rationales.models.text.filling.loading import filler_names
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +186,7 @@ class TestMistakes:
         with pytest.raises(OptionError, match="there is no row 'lime' in this table"):
             select_rows(["lime"], rows.DELETION_ROWS)
 
+    @pytest.mark.skipif(bool(filler_names()), reason="with the MiniLM package the filler is here")
     def test_a_filler_that_is_not_here(self, shared):
         empty = Workspace(shared.request, shared.models)
         with pytest.raises(OptionError, match="the filler minilm-filler is not in zoo/"):

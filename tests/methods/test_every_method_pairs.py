@@ -38,7 +38,8 @@ GOOD |= {"shapley-sampling": {"cell": 4, "orders": 6}, "solvex": {"cell": 4, "be
 }
 TOLERANCE = 2e-3
 TEXTS_ONLY = [name for name, method in METHODS.items() if {"texts", "a masker", "an AML masker"} & {*method.needs}]
-INSIDE = [name for name, method in METHODS.items() if {"attention", "feature maps"} & {*method.needs}]
+INSIDE = [name for name, method in METHODS.items() if {"attention", "feature maps", "images"} & {*method.needs}]
+INSIDE += ["meaningful-perturbation", "extremal-perturbation"]  # one grid or one line of cells
 EVERY = [name for name in METHODS if name not in (*TEXTS_ONLY, *INSIDE)]
 PAIRS = [(scene(seed=seed, left=4 * seed, side=4 + 2 * seed), text) for seed, text in enumerate(TEXTS)]
 

@@ -20,7 +20,7 @@ TEXTS = [
     "Every morning the baker carried twelve loaves up the hill; " * 3,  # several segments
 ]
 PROMPT = {"labels": ["good", "not good", "bad"], "template": "The boat. Review: {text}\nSentiment:"}
-METHODS_OF_TEXTS = [name for name in METHODS if name not in (*PICTURES, *INSIDE)]
+METHODS_OF_TEXTS = [name for name in METHODS if name not in (*PICTURES, *INSIDE, "llm-ranking")]  # test_llm_ranking.py
 SOME_METHODS = [
     "marc",
     "loo-empty",

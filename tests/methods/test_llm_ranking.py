@@ -119,7 +119,7 @@ class TestMethod:
         assert "no-ranking" in [note.kind for note in result.notes]
 
     def test_a_classifier_cannot_be_asked(self):
-        with pytest.raises(NotApplicableError, match="asks a language model"):
+        with pytest.raises(NotApplicableError, match="asks a language model, and this model is none"):
             rationales.explain(rationales.load(*keyword_model("bridge")), "a bridge", method="llm-ranking")
 
     def test_a_question_beyond_the_context_is_refused_with_its_length(self):

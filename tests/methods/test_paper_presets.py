@@ -47,6 +47,7 @@ def test_noise_of_smooth_grad_is_a_share_of_the_range():
         batch.unit_region(row),
         batch.rows.key[row],
         lambda _, shape, dtype: torch.ones(3, *shape).to(dtype),
+        lambda *_: pytest.fail("noise is relative to the range"),
     )
     noisy = reading.noisy(torch.tensor([0]), 0.15, of_range=True)[0]
     for picture, changed in zip(pixels, noisy, strict=True):

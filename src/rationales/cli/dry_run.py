@@ -173,4 +173,4 @@ def _list_plants() -> None:
             if plant.kind == kind:
                 parameters = ", ".join(f"{field.name}={written(field.default)}" for field in fields(plant))
                 level = "level=1 … 5, " if kind == "image" else ""
-                typer.echo(f"  {name:<12} {plant.summary}\n  {'':<12} {level}{parameters}")
+                typer.echo(f"  {name:<16} {plant.summary}\n  {'':<16} {level}{parameters}")

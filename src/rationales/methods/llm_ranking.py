@@ -75,10 +75,13 @@ class LlmRanking(Method):
 
     def _open(self, batch: Batch) -> tuple[TextBatch, PromptNetwork]:
         """The batch and the network of its language model, which must be able to write."""
-        network = batch.modules[0] if isinstance(batch, TextBatch) else None
-        if not isinstance(batch, TextBatch) or not isinstance(network, PromptNetwork):
+        if not isinstance(batch, TextBatch):
+            raise OptionError(f"{self.name} asks a language model about words and is for text models only; use marc")
+        network = batch.modules[0]
+        if not isinstance(network, PromptNetwork):
             raise NotApplicableError(
-                f"{self.name} asks a language model; this model is none (load one with labels and a template)"
+                f"{self.name} asks a language model, and this model is none (load one with labels and a template); "
+                "use marc"
             )
         if batch.unit != "word":
             raise OptionError(f"{self.name} ranks words, not {batch.unit}s; load the model with unit='word'")

@@ -87,21 +87,21 @@ class TestUnknown:
     @pytest.mark.parametrize("name", ["pad", "mask"])
     def test_a_token_that_the_tokenizer_does_not_have_lists_what_there_is(self, name):
         module, tokenizer = tiny("gpt2")
-        with pytest.raises(OptionError, match=f"no {name} token; choose another baseline: unk, zero, mean"):
+        with pytest.raises(OptionError, match=f"no {name} token; choose another baseline: unk, eos, zero, mean"):
             rationales.load(module, tokenizer, baseline=name)
 
     @pytest.mark.parametrize("word", ["nonsense-baseline", "two words", ""])
     def test_not_one_token(self, bert, word):
-        with pytest.raises(OptionError, match="pad, mask, unk, zero, mean"):
+        with pytest.raises(OptionError, match="pad, mask, unk, eos, zero, mean"):
             rationales.load(*bert, baseline=word)
 
     def test_an_unknown_word_is_not_silently_unk(self, bert):
         """漢 is one token, the unknown one: the user meant something else."""
-        with pytest.raises(OptionError, match=r"does not know.*pad, mask, unk, zero, mean"):
+        with pytest.raises(OptionError, match=r"does not know.*pad, mask, unk, eos, zero, mean"):
             rationales.load(*bert, baseline="漢")
 
     def test_something_else_altogether(self, bert):
-        with pytest.raises(OptionError, match="pad, mask, unk, zero, mean"):
+        with pytest.raises(OptionError, match="pad, mask, unk, eos, zero, mean"):
             rationales.load(*bert, baseline=5)
 
 

@@ -85,7 +85,8 @@ def score_rows(
     rows = [_checked_scores(values, seconds, method.name, span_values) for values, span_values in pairs]
     if not attribution.steps:
         return rows
-    endings = zip(rows, attribution.steps, attribution.stop, strict=True)
+    stops = attribution.stop or [raw.stop for raw in rows]
+    endings = zip(rows, attribution.steps, stops, strict=True)
     return [replace(raw, steps=steps, stop=stop) for raw, steps, stop in endings]
 
 

@@ -12,7 +12,7 @@ from rationales.errors import OptionError
 from rationales.masks.objective import at_area, mean_over_masks, mean_over_units
 from rationales.masks.optimize import MaskResult, optimize
 from rationales.masks.settings import MaskSettings
-from rationales.methods.mask.games import GAMES, game_settings
+from rationales.methods.mask.games import GAMES, check_single_part, game_settings
 from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.models.batch import Batch
 from rationales.options import check_settings, option
@@ -60,6 +60,7 @@ class ExtremalPerturbation(Method):
         return shares
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        check_single_part(self.name, batch)
         shares = self.shares()
         total = torch.zeros((batch.masks, batch.size[1]), device=batch.device, dtype=batch.dtype)
         steps, notes = [0] * batch.inputs, [list[Note]() for _ in range(batch.inputs)]

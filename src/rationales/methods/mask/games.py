@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rationales.errors import OptionError
 from rationales.masks.settings import ONE_MASK, MaskSettings
+from rationales.models.batch import Batch
 
 GAMES = ("deletion", "preservation", "hybrid")
 # The mask itself, scored by the probability of the target; nothing of MaRC's field, noise or rules.
@@ -31,3 +33,9 @@ def game_settings(game: str, field: str) -> MaskSettings:
     return replace(
         _PLAIN, field=field, sufficiency=float(game != "deletion"), complement=float(game != "preservation"), cell=0
     )
+
+
+def check_single_part(name: str, batch: Batch) -> None:
+    """Raise an OptionError for inputs of several parts: cells lie on one grid or one line."""
+    if len(batch.parts) > 1:
+        raise OptionError(f"{name} has no mask for words beside pixels; use marc")

@@ -13,7 +13,7 @@ from rationales.masks.field import sources
 from rationales.masks.objective import mask_rows
 from rationales.masks.optimize import optimize
 from rationales.masks.settings import MaskSettings
-from rationales.methods.mask.games import GAMES, game_settings
+from rationales.methods.mask.games import GAMES, check_single_part, game_settings
 from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.models.batch import Batch
 from rationales.options import check_settings, option
@@ -67,6 +67,7 @@ class MeaningfulPerturbation(Method):
         )
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        check_single_part(self.name, batch)
         settings = self.settings()
         start = circle_start(batch, target, settings) if self.start == "circle" and batch.grid is not None else None
         result = optimize(batch, target, settings, progress, start=start)
