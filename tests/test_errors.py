@@ -37,7 +37,14 @@ def test_all_errors_are_of_one_family():
     assert not issubclass(RationalesError, (ValueError, TypeError))
 
 
-NEEDS_MORE = {"feature maps", "a masker", "an AML masker", "attention", "a language model"}  # than a model of texts
+NEEDS_MORE = {
+    "feature maps",
+    "images",
+    "a masker",
+    "an AML masker",
+    "attention",
+    "a language model",
+}  # than a model of texts
 
 
 class TestInputs:

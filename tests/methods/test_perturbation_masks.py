@@ -54,7 +54,9 @@ def test_meaningful_perturbation_is_a_literal_loop_of_adam(game):
         with torch.no_grad():
             cells.clamp_(0, 1)
     expected = (resample @ cells.detach().flatten()).numpy()
-    assert np.allclose(scores[0].numpy(), expected, atol=1e-3)
+    assert np.allclose(
+        scores[0].numpy(), expected, atol=1e-2
+    )  # steps of Adam have a size of 0.1, whatever the gradient
 
 
 def _matrix(side):

@@ -162,6 +162,9 @@ def _split_outside_brackets(separator: str, text: str) -> list[str]:
     return re.split(rf"{separator}(?![^\[]*\])", text)
 
 
+JSON_VALUES = (bool, int, float, str, tuple, list, type(None))  # of parameters that --plant can set
+
+
 def _list_plants() -> None:
     from dataclasses import fields
 
@@ -171,6 +174,7 @@ def _list_plants() -> None:
         typer.echo(f"for {title}")
         for name, plant in PLANTS.items():
             if plant.kind == kind:
-                parameters = ", ".join(f"{field.name}={written(field.default)}" for field in fields(plant))
+                shown = [field for field in fields(plant) if isinstance(field.default, JSON_VALUES)]
+                parameters = ", ".join(f"{field.name}={written(field.default)}" for field in shown)
                 level = "level=1 … 5, " if kind == "image" else ""
                 typer.echo(f"  {name:<16} {plant.summary}\n  {'':<16} {level}{parameters}")

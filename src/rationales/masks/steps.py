@@ -83,7 +83,7 @@ def collects_at_once(batch: Batch, settings: MaskSettings) -> bool:
     steps_alone_count = settings.stop == "steps" and settings.field not in BOUNDED_FIELDS
     if batch.device.type != "cpu" or not steps_alone_count or settings.precision == "bfloat16":
         return False
-    return 1 < settings.warmup_steps <= settings.steps and (batch.pixel_grid is None or _repeats_masks(settings))
+    return 1 < settings.warmup_steps < settings.steps and (batch.pixel_grid is None or _repeats_masks(settings))
 
 
 def collect_warmup(problem: Problem, state: OptimizerState) -> OptimizerState:
