@@ -83,7 +83,7 @@ def test_every_field_says_what_it_is():
 def test_an_unknown_protocol_is_told_with_all_that_there_are():
     with pytest.raises(
         OptionError,
-        match=r"no protocol 'marcc' \(did you mean 'marc'\?\); there are: marc, marc-images, marc-functions, eraser",
+        match=r"no protocol 'marcc' \(did you mean 'marc'\?\); there are: marc, marc-images, marc-functions",
     ):
         find_protocol("marcc")
 

@@ -31,6 +31,8 @@ TEXTS = ["the bread is warm .", "a sea wasn't calm , and the bread is a mess", "
 LABELS = ("no", "yes")
 QUICK = {
     "marc": {"steps": 2},
+    "meaningful-perturbation": {"steps": 2},
+    "extremal-perturbation": {"steps": 2, "areas": "0.5"},
     "integrated-gradients": {"steps": 4},
     "rise": {"samples": 20},
     "gradient-shap": {"samples": 3},
