@@ -98,7 +98,7 @@ def test_pictures(home):
         (["a text", "--methods", "marc,marcc"], "no method 'marcc'"),
         (["a text", "--methods", "occlusion,occlusion"], "two rows are called 'occlusion'"),
         (["--file", "two.csv", "--methods", "occlusion,random"], "compare takes one text"),
-        (["a text", "--image", "a.png", "--methods", "marc,random"], "not both"),
+        (["a text", "--image", "a.png", "--methods", "marc,random"], "there is no file a.png"),
         (["a text", "--methods", "marc,random", "--html", "nowhere/c.html"], "nowhere does not exist"),
         (["a text", "--methods", "saliency,random:smooth=0"], "greater than 0"),
     ],

@@ -106,9 +106,9 @@ def compare(
     rows = method_rows(methods or ["marc,grad-cam" if images else "marc,occlusion"])
     if len(rows) < 2:
         raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
-    if text and images:
-        raise OptionError("compare takes a text or images, not both; 'rationales explain' takes an image with its text")
     sources = gather(text or [], files, images, [], pair, None, limit, command="compare")
+    if sources.kind == "image-text":
+        raise OptionError("compare takes a text or images, not both; 'rationales explain' takes an image with its text")
     kind = sources.kind
     if sources.several and kind == "text":
         raise OptionError("compare takes one text; for a table of texts there is 'rationales evaluate'")
