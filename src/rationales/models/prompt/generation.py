@@ -51,7 +51,7 @@ def _generate(language_model: Any, tokenizer: Any, rows: Sequence[Sequence[int]]
     """The ids that follow each row."""
     device = language_model.get_input_embeddings().weight.device
     longest = max(len(row) for row in rows)
-    padding = _padding_id(tokenizer)
+    padding = padding_id(tokenizer)
     ids = torch.tensor([[padding] * (longest - len(row)) + list(row) for row in rows], device=device)
     attended = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
     with torch.no_grad():
@@ -67,6 +67,7 @@ def _generate(language_model: Any, tokenizer: Any, rows: Sequence[Sequence[int]]
     return generated
 
 
-def _padding_id(tokenizer: Any) -> int:
+def padding_id(tokenizer: Any) -> int:
+    """The id of the token that fills rows: the padding token, else the end or the unknown token."""
     ids = (getattr(tokenizer, name, None) for name in ("pad_token_id", "eos_token_id", "unk_token_id"))
     return next((token for token in ids if isinstance(token, int)), 0)

@@ -17,6 +17,7 @@ from rationales.models.classes import Head
 from rationales.models.pretrained import check_folder, device_of, hub_reachable, load_error
 from rationales.models.prompt.baselines import choose_baseline
 from rationales.models.prompt.encoding import PromptEncoder, RowSettings
+from rationales.models.prompt.generation import padding_id
 from rationales.models.prompt.gguf_file import first_line, open_gguf, require
 from rationales.models.prompt.labels import LabelTree, check_label_ids, check_labels
 from rationales.models.prompt.model import PromptModel
@@ -152,7 +153,7 @@ def prompt_model(
         baseline=baseline_name,
         limit=rows.limit,
         overlap=overlap,
-        filler=_padding_id(tokenizer),
+        filler=padding_id(tokenizer),
         template=template,
         encoder=encoder,
         settings=rows,
@@ -265,14 +266,6 @@ def _fixed_ids(encoder: PromptEncoder) -> tuple[list[int], list[int]]:
     before = [token for token, (_, last) in zip(tokens.ids, tokens.extents, strict=True) if last <= start]
     after = [token for token, (first, _) in zip(tokens.ids, tokens.extents, strict=True) if first >= end]
     return before, after
-
-
-def _padding_id(tokenizer: Any) -> int:
-    for name in ("pad_token_id", "eos_token_id", "unk_token_id"):
-        token = getattr(tokenizer, name, None)
-        if isinstance(token, int):
-            return token
-    return 0
 
 
 def _evaluating(module: nn.Module) -> Any:
