@@ -61,7 +61,7 @@ TINY_LEFT_OUT = (
     *(f"{row}@imdb" for row in ("sequential-ig", "words", "marc", "lime", "gradient-shap")),
 )
 SHARES = {"aml-table1": 0.6, "aml-table4": 0.12, "aml-table5": 0.1, "aml-table6": 0.06, "aml-table3": 0.12}
-MASKER_MINUTES = 0.02  # of all minutes, for the maskers of one scenario
+MASKER_SHARE = 0.02  # of all minutes, for the maskers of one scenario
 
 
 def pack(data: Path, imdb: Path, out: Path) -> None:
@@ -121,13 +121,13 @@ def use_packed_encoder(source: Path, folder: Path) -> None:
     sys.path.insert(0, str(folder))
 
 
-def study_settings(minutes: float, tiny: bool) -> StudySettings:
+def study_settings(masker_minutes: float, tiny: bool) -> StudySettings:
     """Maskers for two of the five metrics, within their minutes, and fewer steps on reviews."""
     if tiny:
         training = AmlTraining(texts=8, validation_texts=4, epochs=1, trials=1, trial_texts=4, trial_epochs=1)
         plan = MaskerPlan(training, metrics=MASKER_METRICS, finetuning={"steps": 2, "tune": "head"})
         return StudySettings(plan, MASKER_METRICS[:1], TINY_OPTIONS, (*LEFT_OUT, *TINY_LEFT_OUT))
-    training = AmlTraining(search="random", minutes=max(0.05, MASKER_MINUTES * minutes))
+    training = AmlTraining(minutes=max(0.05, masker_minutes))
     return StudySettings(MaskerPlan(training, metrics=MASKER_METRICS), MASKER_METRICS, OPTIONS, LEFT_OUT, coarse=True)
 
 
@@ -150,12 +150,21 @@ def run_table1(request: Request, settings: StudySettings, end: float) -> Experim
     return table1.report(tables, time.monotonic() - started)
 
 
-def run_all(data: Path, out: Path, minutes: float, limit: int | None, tables: list[str], tiny: bool) -> None:
+def run_all(
+    data: Path,
+    out: Path,
+    minutes: float,
+    masker_minutes: float,
+    limit: int | None,
+    tables: list[str],
+    rows: list[str] | None,
+    tiny: bool,
+) -> None:
     """Every table in its own folder's table.md; one that fails does not stop the others."""
     torch.set_float32_matmul_precision("high")
     end = time.monotonic() + 60 * minutes
-    settings = study_settings(minutes, tiny)
-    rows = ["sst2", "emotion", "roberta"] if tiny else None
+    settings = study_settings(masker_minutes, tiny)
+    rows = ["sst2", "emotion", "roberta"] if tiny else rows
     marked = ["sst"] if tiny else None
     runs: dict[str, Callable[[Request, float], ExperimentReport]] = {
         "aml-table1": lambda request, table_end: run_table1(replace(request, rows=rows), settings, table_end),
@@ -200,6 +209,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=6.0)
     parser.add_argument("--limit", type=int, help="inputs of a scenario; default: 300")
     parser.add_argument("--tables", nargs="+", choices=list(SHARES), default=list(SHARES))
+    parser.add_argument("--rows", nargs="+", help="data sets and encoders of Table 1; several commands can share --out")
+    parser.add_argument("--masker-minutes", type=float, help=f"of one scenario; default: {MASKER_SHARE} of --minutes")
     parser.add_argument("--tiny", action="store_true", help="a dry run: four inputs, one encoder, few steps")
     args = parser.parse_args()
     if args.pack:
@@ -209,7 +220,9 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         if args.minilm is not None:
             use_packed_encoder(args.minilm, Path(folder))
-        run_all(args.data, args.out, args.minutes, 4 if args.tiny else args.limit, args.tables, args.tiny)
+        masker_minutes = MASKER_SHARE * args.minutes if args.masker_minutes is None else args.masker_minutes
+        limit = 4 if args.tiny else args.limit
+        run_all(args.data, args.out, args.minutes, masker_minutes, limit, args.tables, args.rows, args.tiny)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ python -m bench.im_tables --data DIR --out OUT --tiny                      # a d
 --encoder: the encoder as `python -m zoo.paper_models.pack` packs it, where the PyPI package is not installed.
 --archives: classifiers.tar and fillers.tar of `python -m zoo.paper_models.train`, unpacked into zoo/ first.
 Under --out: im-tables.tar (NAME.md and NAME-1.json, NAME-2.json ... of every table; read them by Table.from_json),
-im-tables.md and log.txt, written again after every table.
+im-tables.md and log.txt, written again after every table. Scores and accuracies after retraining are kept in --cache:
+a run that was stopped goes on there.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_bytes, write_text
 from rationales.models.delta import DELTA_FOLDER, ENCODER_PACKAGE
 
-STEPS = {  # what is computed, in the order of its importance -> minutes on an H200, estimated before the first run
+STEPS = {  # what is computed, in the order of its importance -> minutes on an H200, estimated
     "im-table1a": 0.5,
     "im-table1b": 0.2,
     "im-table4": 0.3,
     "im-table3": 0.3,
-    "roar": 3.5,
+    "roar": 11.0,
     "im-table2": 0.05,
     "im-appendix": 0.6,
     "im-sanity": 1.9,
@@ -190,6 +191,7 @@ def main() -> None:
     parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
     parser.add_argument("--encoder", type=Path, help="packed encoder (carry/paper-models/minilm)")
     parser.add_argument("--archives", type=Path, nargs="+", default=[], help="archives of trained models")
+    parser.add_argument("--cache", type=Path, help="folder of scores and of classifiers' accuracies")
     parser.add_argument("--limit", type=int, help="texts of each data set; by default all of SST, 700, 500 of MultiRC")
     parser.add_argument("--train-texts", type=int, help=f"training texts of ROAR, by default {table2.TRAIN_TEXTS}")
     parser.add_argument("--samples", type=int, help="samples of LIME, by default 1000")
@@ -201,7 +203,7 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(
         data=args.data, device=device, limit=args.limit, seed=args.seed, tf32=device == "cuda",
-        samples=args.samples, train_texts=args.train_texts, log=results.tell,
+        samples=args.samples, train_texts=args.train_texts, cache=args.cache, log=results.tell,
         progress=results.progress,
     )  # fmt: skip
     if args.tiny:

@@ -69,7 +69,9 @@ def train_tasks(
             if len(group) > 1:
                 orders = [batch_order(len(task.train), task.seed, settings, task.train.lengths) for task in group]
                 steps = stacked_steps(modules[0], start.padding, [task.train for task in group], orders)
-                train_together(modules, start.head, steps, len(orders[0]), settings.learning_rate, settings.clip)
+                report = None if progress is None else _share_of_group(progress, done, len(group), len(tasks))
+                rate, clip = settings.learning_rate, settings.clip
+                train_together(modules, start.head, steps, len(orders[0]), rate, clip, report)
             else:
                 _train(modules[0], start, group[0].train, group[0].seed, settings)
         for number, (task, module) in enumerate(zip(group, modules, strict=True), done):
@@ -77,6 +79,11 @@ def train_tasks(
         done += len(group)
         if progress is not None:
             progress(done / len(tasks))
+
+
+def _share_of_group(progress: Callable[[float], None], done: int, count: int, total: int) -> Callable[[float], None]:
+    """Progress of all `total` tasks from that of the `count` ones that are in training after the first `done`."""
+    return lambda share: progress((done + share * count) / total)
 
 
 def models_at_once(start: StartingPoint) -> int:

@@ -42,7 +42,7 @@ from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 from rationales.models.text.tokens import EncodedText, TextInput
 
-SCORING_SHARE = 0.3  # of the progress bar; the rest is training
+SCORING_SHARE, REMOVAL_SHARE = 0.4, 0.1  # of the progress bar; the rest is training
 TEXTS_AT_ONCE = 1024  # scored together
 
 CellKey = tuple[str, int | None, float]  # name of the variant, number of the entry, level; ("", None, 0.0): all words
@@ -115,14 +115,10 @@ def roar_tables(
     results = ResultFiles(None if score_cache is None else score_cache.folder / "retraining")
     forward_model = model.coarse() if coarse and isinstance(model, TextModel) else model
     scores = _scores(model, forward_model, sets, entries, seed, score_cache, _part_of(progress, 0.0, SCORING_SHARE))
-    cells: dict[CellKey, list[TextInput]] = {("", None, 0.0): sets.sources}
-    for variant in variants:
-        for number in range(len(entries)):
-            for level in chosen.levels:
-                key = (variant.name, number, level)
-                cells[key] = reduced_texts(sets.encoded, scores[number], level, variant.removal, variant.filler, seed)
+    removal = _part_of(progress, SCORING_SHARE, SCORING_SHARE + REMOVAL_SHARE)
+    cells = {("", None, 0.0): sets.sources, **_reduced_cells(sets, scores, variants, chosen.levels, seed, removal)}
     titles = [entry.title for entry in entries]
-    training = _part_of(progress, SCORING_SHARE, 1.0)
+    training = _part_of(progress, SCORING_SHARE + REMOVAL_SHARE, 1.0)
     accuracies = _accuracies(start, sets, cells, titles, chosen, seed, results, training)
     if progress is not None:
         progress(1.0)
@@ -217,6 +213,25 @@ def _scores(
             for number, item in zip(numbers, blend(batch, chunk, raw, entry.smooth, entry.shape), strict=True):
                 scores[entry_number][number] = item.scores
     return scores
+
+
+def _reduced_cells(
+    sets: _Sets,
+    scores: Sequence[Sequence[np.ndarray | None]],
+    variants: Sequence[RoarVariant],
+    levels: Sequence[float],
+    seed: int,
+    progress: Progress | None,
+) -> dict[CellKey, list[TextInput]]:
+    """The texts without their best words: for each way of removal, each entry and each level."""
+    keys = [(variant, number, level) for variant in variants for number in range(len(scores)) for level in levels]
+    cells: dict[CellKey, list[TextInput]] = {}
+    for done, (variant, number, level) in enumerate(keys, start=1):
+        texts = reduced_texts(sets.encoded, scores[number], level, variant.removal, variant.filler, seed)
+        cells[variant.name, number, level] = texts
+        if progress is not None:
+            progress(done / len(keys))
+    return cells
 
 
 def _part_of(progress: Progress | None, begin: float, end: float) -> Progress | None:

@@ -8,7 +8,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,13 @@ def needs_complete_mask(module: nn.Module) -> bool:
 
 
 def train_together(
-    modules: Sequence[nn.Module], head: Head, steps: Steps, step_count: int, learning_rate: float, clip: float
+    modules: Sequence[nn.Module],
+    head: Head,
+    steps: Steps,
+    step_count: int,
+    learning_rate: float,
+    clip: float,
+    progress: Callable[[float], None] | None = None,
 ) -> None:
     """Train the modules in place with Adam; the learning rate falls linearly, gradients are clipped for each alone."""
     for module in modules:
@@ -75,6 +81,8 @@ def train_together(
         broken |= ~torch.isfinite(values.detach()).all()
         if (number % CHECK_EVERY == 0 or number == step_count - 1) and bool(broken):
             raise ModelError(f"the loss of a retrained classifier is not finite by step {number}; lower learning_rate")
+        if progress is not None and number % CHECK_EVERY == 0:
+            progress(number / step_count)
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(values.sum())
         _clip_each([weight.grad for weight in parameters.values() if weight.grad is not None], clip)
