@@ -23,7 +23,7 @@ TEXTS = [  # one word, a sentence, and texts that take one, three and four segme
     " ".join(["Children ran through the market, shouting."] * 4),
     " ".join(["Every morning the baker carried twelve loaves up the hill."] * 5),
 ]
-QUIET = replace(ONE_MASK, noise=0.0, flip_share=0.0, stop="steps", steps=50)
+QUIET = replace(ONE_MASK, noise=0.0, flip_share=0.0, stop="steps", steps=30)
 
 
 def prepared(texts, head="softmax", family="bert", segment=40):
@@ -60,7 +60,7 @@ class TestEqualsTheLiteralAlgorithm:
                     label,
                     model.tokenizer.pad_token_id,
                     "softmax",
-                    LiteralSettings(50),
+                    LiteralSettings(30),
                 )
             ]
         for mine, theirs in zip(actual, expected, strict=True):
@@ -113,7 +113,7 @@ class TestEqualsTheLiteralAlgorithm:
 class TestCompany:
     """float64, so that what is left is a difference in kind and not in rounding."""
 
-    NOISY = replace(ONE_MASK, steps=40, stop="steps")
+    NOISY = replace(ONE_MASK, steps=20, stop="steps")
 
     def optimized_keep(self, model, encoded, settings, budget=None):
         with model.frozen():
@@ -123,7 +123,7 @@ class TestCompany:
             result = optimize(batch, torch.zeros(len(encoded), dtype=torch.long), settings)
             return batch.gather(result.keep[batch.rows.mask]), result
 
-    @pytest.mark.parametrize("settings", [NOISY, replace(NOISY, stop="plateau", steps=70), replace(PAPER, steps=120)])
+    @pytest.mark.parametrize("settings", [NOISY, replace(NOISY, stop="plateau", steps=70), replace(PAPER, steps=60)])
     def test_batch_equals_single_with_noise_on(self, settings):
         model, encoded = prepared(TEXTS)
         together, result = self.optimized_keep(model, encoded, settings)

@@ -56,6 +56,10 @@ QUICK = {  # the invariants do not need a converged mask, nor many samples
     "lime-text": {"samples": 60},
     "lime-bert": {"samples": 60},
 }
+GOOD = {  # enough steps to find a cause, on texts of a few words
+    "meaningful-perturbation": {"steps": 100},
+    "extremal-perturbation": {"steps": 120, "areas": "0.1,0.2,0.4"},
+}
 TOLERANCE = 2e-3  # float32: other company means other sums, and Adam divides small slopes by their size
 
 
@@ -178,6 +182,7 @@ class TestEveryMethod:
         module, tokenizer = (attentive_keyword_model if method in INSIDE else keyword_model)("bridge", "joke")
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
         options = trained_parts(method, lambda needs: masker_for(needs, keyword_masker_file, keyword_aml_file)())
+        options |= GOOD.get(method, {})
         result = rationales.explain(rationales.load(module, tokenizer), text, method=method, options=options)
         words = [unit.text for unit in result.units]
         assert result.target == "found"
@@ -196,7 +201,7 @@ class TestEveryMethod:
         options = trained_parts(
             method, lambda needs: masker_for(needs, constant_logit_masker_file, constant_logit_aml_file)()
         )
-        result = rationales.explain(model, text, method=method, options=options)
+        result = rationales.explain(model, text, method=method, options=options | GOOD.get(method, {}))
         words = [unit.text for unit in result.units]
         assert result.target == label
         assert result.scores.argmax() == words.index(keyword)
@@ -216,7 +221,7 @@ class TestEveryMethod:
             return
         model = rationales.load(*(attentive_contrast_model if method in INSIDE else contrast_model)())
         text = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
-        options = trained_parts(method, lambda _: contrast_masker_file())
+        options = trained_parts(method, lambda _: contrast_masker_file()) | GOOD.get(method, {})
         result = rationales.explain(model, text, method=method, target="comedy", against="tragedy", options=options)
         words = [unit.text for unit in result.units]
         shared, telling = words.index("bridge"), words.index("joke")

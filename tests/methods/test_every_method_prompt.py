@@ -10,7 +10,7 @@ import torch
 from language_models import LANGUAGE_MODELS, keyword_language_model, tiny_language_model
 
 import rationales
-from methods.test_every_method import INSIDE, PICTURES, TOLERANCE, explain
+from methods.test_every_method import GOOD, INSIDE, PICTURES, TOLERANCE, explain
 from rationales.errors import InputError, ModelError
 from rationales.methods import METHODS
 
@@ -102,7 +102,7 @@ class TestEveryMethod:
             *keyword_language_model("bridge"), labels=["found", "absent"], template="Text: {text}\nAnswer:"
         )
         text = "The boat drifted slowly towards the old bridge and nobody laughed again that day"
-        result = rationales.explain(model, text, method=method)
+        result = rationales.explain(model, text, method=method, options=GOOD.get(method, {}))
         words = [unit.text for unit in result.units]
         assert result.target == "found"
         assert result.scores.argmax() == words.index("bridge")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -59,6 +61,7 @@ def test_meaningful_perturbation_is_a_literal_loop_of_adam(game):
     )  # steps of Adam have a size of 0.1, whatever the gradient
 
 
+@functools.cache
 def _matrix(side):
     """(pixels, cells): the literal up-sampling and blur of every cell by itself."""
     columns = []
