@@ -182,7 +182,7 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(
         data=args.data, device=device, limit=args.limit, rows=args.rows.split(",") if args.rows else None,
-        out=args.out, log=results.tell, progress=results.progress,
+        out=args.out, tf32=device == "cuda", log=results.tell, progress=results.progress,
     )  # fmt: skip
     if args.packages is not None:
         sys.path.insert(0, str(args.packages.resolve()))

@@ -111,7 +111,7 @@ def test_finished_rows_are_not_computed_again(examples, tmp_path):
     assert lines == []
     assert [row.cells for row in again.table.rows] == [row.cells for row in first.table.rows]
     reproduce(Request(rows=["saliency"], out=tmp_path, seed=1, log=lines.append), settings)
-    assert "another seed" in lines[0]
+    assert "another precision or seed" in lines[0]
     assert len(lines) == 4
 
 

@@ -33,6 +33,7 @@ from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.models.batch.rows import content_key
+from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 from rationales.options import whole_number
@@ -201,7 +202,7 @@ def prepare_evaluation(
     for rule in selections:
         rule.check(gold)
     score_cache = open_cache(cache)
-    forward_model = model.coarse() if coarse and isinstance(model, TextModel) else model
+    forward_model = model.coarse() if coarse and isinstance(model, TextModel | ImageModel) else model
     fingerprint = "" if score_cache is None else model_fingerprint(model)
     if forward_model is not model and score_cache is not None:
         fingerprint += " in half"

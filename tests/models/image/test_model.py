@@ -211,3 +211,32 @@ def test_a_preprocessing_that_sees_nothing_is_told():
 def test_an_unknown_baseline_lists_what_there_is():
     with pytest.raises(OptionError, match="black, white, mean"):
         detector(baselines=("purple",))
+
+
+class TestHalfPrecision:
+    """Batches can run a copy of the module in half precision, for what needs no gradients."""
+
+    def test_predictions_and_scores_stay_close(self):
+        model = detector()
+        half = replace(model, batch_dtype=torch.bfloat16)
+        images = [scene(4, 4), scene(12, 9)]
+        single, coarse = (m.batch(m.encode([m.read(image, None) for image in images])) for m in (model, half))
+        assert coarse.values.dtype == torch.bfloat16
+        assert coarse.dtype == single.dtype == torch.float32  # masks and probabilities stay in single precision
+        with model.frozen():
+            assert torch.allclose(single.predict(), coarse.predict(), atol=0.02)
+        assert next(model.module.parameters()).dtype == torch.float32
+
+    def test_a_cpu_runs_the_model_itself(self):
+        model = detector()
+        assert model.coarse() is model
+
+    @pytest.mark.gpu
+    def test_a_gpu_runs_a_copy(self):
+        model = detector()
+        model.module.cuda()
+        half = model.coarse()
+        assert half.batch_dtype == torch.float16
+        batches = [m.batch(m.encode([m.read(scene(4, 4), None)])) for m in (model, half)]
+        with model.frozen():
+            assert torch.allclose(batches[0].predict(), batches[1].predict(), atol=5e-3)

@@ -121,12 +121,15 @@ class ModelRun:
             boxes = any(example.boxes for example in self.examples)
             metrics = METRICS if boxes else METRICS[:2]
             self._prepared[baselines] = prepare_evaluation(
-                model, self.examples, PROTOCOL, metrics, seed=self.request.seed, cache=self.request.cache
-            )
+                model, self.examples, PROTOCOL, metrics, seed=self.request.seed, cache=self.request.cache,
+                coarse=self.request.tf32,
+            )  # fmt: skip
         return self._prepared[baselines]
 
     def _remarks(self, rows: Sequence[TableRow]) -> list[str]:
         remarks = [f"The model classifies {100 * self.accuracy():.1f} % of these pictures correctly."]
+        if self._in_half_precision():
+            remarks.append("Forward passes without gradients ran in half precision.")
         for row in rows:
             if NOT_APPLICABLE in row.options:
                 remarks.append(f"{row.title}: n/a ({row.options[NOT_APPLICABLE]}).")
@@ -136,10 +139,16 @@ class ModelRun:
                 )
         return remarks
 
+    def _in_half_precision(self) -> bool:
+        """Whether what needs no gradients runs on a copy in half precision."""
+        settings = self._evaluation(()).settings
+        return settings.forward_model is not settings.model
+
     def _fingerprints(self, specs: Sequence[PictureRow]) -> dict[str, str]:
         """What must be equal for rows of two runs to belong to one table: weights, and of each row code and options."""
         codes = {f"code of {spec.key}": self._code(spec) for spec in specs}
-        return {"weights": model_fingerprint(self.model)[:16], **codes}
+        precision = "half" if self._in_half_precision() else "single"
+        return {"weights": model_fingerprint(self.model)[:16], "forward passes": precision, **codes}
 
     def _code(self, spec: PictureRow) -> str:
         settings = sorted(self.options.get(spec.key, {}).items())
@@ -168,8 +177,9 @@ class ModelRun:
             return
         mine = self._fingerprints(specs)
         names = tuple(self._evaluation(()).names)
-        if old.versions.get("weights") != mine["weights"] or (old.inputs, old.seed) != (names, self.request.seed):
-            self._tell(f"{path} is of other weights, pictures or another seed; it is written anew")
+        same_model = all(old.versions.get(name) == mine[name] for name in ("weights", "forward passes"))
+        if not same_model or (old.inputs, old.seed) != (names, self.request.seed):
+            self._tell(f"{path} is of other weights or pictures, another precision or seed; it is written anew")
             return
         titles = {row.title: row for row in old.rows}
         for spec in specs:

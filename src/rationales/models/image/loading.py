@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ def load_image(
         from rationales.models.image.named_models import IMAGE_MODELS
 
         model = IMAGE_MODELS[source].open()
+        if device is not None and device_of(device).type == "cuda":
+            _store_planes(model.module)
     elif isinstance(source, nn.Module):
         name = getattr(source, "name_or_path", "") or type(source).__name__
         if is_processor(processor):
@@ -50,6 +52,15 @@ def load_image(
     if device is not None:
         model.module.to(device_of(device))
     return model
+
+
+def _store_planes(module: nn.Module) -> None:
+    """Store the weights of a network with depthwise convolutions channel by channel.
+
+    On a GPU these convolutions are far slower in single precision with the channels last, which is faster on a CPU.
+    """
+    if any(isinstance(submodule, nn.Conv2d) and submodule.groups > 1 for submodule in module.modules()):
+        cast("Any", module).to(memory_format=torch.contiguous_format)  # torch's type stubs lack it
 
 
 def _refitted(model: ImageModel, kind: str) -> ImageModel:

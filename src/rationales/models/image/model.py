@@ -18,7 +18,7 @@ from rationales.models.batch import Rows
 from rationales.models.batch.execution import available_bytes, limited_threads, stored_bytes, weight_count
 from rationales.models.classes import Head, class_logits, probabilities
 from rationales.models.display import label_list
-from rationales.models.fast.precision import weights_fingerprint
+from rationales.models.fast.precision import in_half_precision, weights_fingerprint
 from rationales.models.image.baseline_choice import (
     PLAIN_COLOURS,
     BaselineChoice,
@@ -61,6 +61,7 @@ class ImageModel(ModuleModel):
     custom_baselines: Mapping[str, Tensor] = field(default_factory=dict)  # images of the user's, preprocessed
     mean_colour: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of natural photographs, in [0, 1]
     parallel_preprocess: bool = False  # whether `preprocess` may run in several threads at once
+    batch_dtype: torch.dtype | None = None  # precision in which batches run a copy of the module; None: its own
     kind: str = field(default="image", init=False)
     unit: str = field(default="pixel", init=False)
     _row_bytes: int = field(default=0, init=False, repr=False)
@@ -168,7 +169,20 @@ class ImageModel(ModuleModel):
             batch.known_logits = torch.stack([prediction.logits for prediction in known if prediction is not None])
             if bool(real.all()):  # padding is not replaced, and was when the colour was shown alone
                 batch.known_baseline = torch.stack([values.baseline for values in known if values is not None])
-        return batch
+        return batch if self.batch_dtype is None else batch.in_dtype(self.batch_dtype)
+
+    def coarse(self, dtype: torch.dtype = torch.float16) -> ImageModel:
+        """This model with batches that run a half-precision copy on a GPU; itself elsewhere or if they disagree."""
+        if self.device_and_dtype[0].type != "cuda":
+            return self
+        generator = np.random.default_rng(0)
+        samples = [
+            self.read(generator.integers(0, 256, (side, side, 3), dtype=np.uint8), None)
+            for side in (8, min(self.fit.height, self.fit.width))  # large patches of colours, and noise
+        ]
+        with self.frozen():
+            half = in_half_precision(self.batch(self.encode(samples)), dtype, gradients=False)
+        return self if half is None else replace(self, batch_dtype=dtype)
 
     def _baseline_names(self, encoded: Sequence[EncodedImage]) -> list[tuple[str, ...]]:
         """The baselines of every image, the same number for all."""
