@@ -46,3 +46,18 @@ def test_it_prints_its_address_and_ends_with_ctrl_c():
             assert "Traceback" not in rest
         finally:
             process.kill()
+
+
+def test_gradio_is_imported_without_rewriting_its_stubs():
+    script = """
+import inspect, sys
+from pathlib import Path
+from rationales.cli.streams import import_gradio
+find_file, written = inspect.getfile, []
+Path.write_text = lambda path, *_, **__: written.append(path)
+import_gradio()
+assert inspect.getfile is find_file
+assert sys.modules["gradio"].Textbox is not None
+assert written == []
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
