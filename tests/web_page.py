@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 WAIT = 60_000  # milliseconds, for a busy machine
+CHECK_INTERVAL, SETTLED_CHECKS = 150, 4  # milliseconds between two looks at the page, and how many must agree
 
 
 def choose(page: Any, label: str, *names: str) -> None:
@@ -22,6 +23,20 @@ def explain(page: Any) -> None:
     page.locator("#explain").click()
     page.locator("#after").wait_for(state="hidden")
     page.locator("#after").wait_for(state="visible")
+    settle(page)
+
+
+def settle(page: Any) -> None:
+    """Wait until the page keeps its height: a result grows while it is loaded, and nothing may move below the pointer.
+
+    The browser lays a frame out when it can be seen, so that the end of the page is scrolled into view first.
+    """
+    page.locator("#after").scroll_into_view_if_needed()
+    height, unchanged = -1, 0
+    while unchanged < SETTLED_CHECKS:
+        page.wait_for_timeout(CHECK_INTERVAL)
+        measured = page.evaluate("document.documentElement.scrollHeight")
+        height, unchanged = measured, unchanged + 1 if measured == height else 0
 
 
 def result(page: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser import accessibility_findings, chromium
-from web_page import WAIT, choose, explain, joins, result, write_text
+from web_page import WAIT, choose, explain, joins, result, settle, write_text
 from web_samples import HOSTILE_LABEL, png, scene
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright")
@@ -39,8 +39,7 @@ def test_explain_a_text_compare_three_methods_and_move_the_slider(opened):
     page, requests = opened
     write_text(page, TEXT)
     choose(page, "Methods", "saliency")
-    page.locator("#explain").click()
-    page.locator("#after").wait_for(state="visible")
+    explain(page)
     frame = result(page)
     playwright_api.expect(frame.locator("article h2")).to_have_text(["marc", "occlusion", "saliency"])
     assert frame.locator("figure.curve").count() == 3
@@ -65,7 +64,7 @@ def test_edit_a_word(opened):
     assert word.inner_text() == "good"
     full = page.locator("#edited tr.target td").nth(2).inner_text()
     word.scroll_into_view_if_needed()
-    page.wait_for_timeout(500)  # until nothing moves under the pointer
+    settle(page)
     word.click()
     playwright_api.expect(word).to_have_attribute("aria-pressed", "true")
     playwright_api.expect(page.locator("#edited .what")).to_have_text("1 word taken out")
