@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from browser import accessibility_findings, chromium
 from web_page import WAIT, choose, explain, joins, result, settle, write_text
@@ -207,4 +209,20 @@ def test_the_page_takes_the_dark_colours_of_the_system(browser, server):
     page.locator("#explain").wait_for(timeout=WAIT)
     page.wait_for_timeout(1000)
     assert accessibility_findings(page) == []
+    tab = page.locator('button[role=tab][aria-selected="true"]').first  # axe cannot tell what is behind it
+    text = tab.evaluate("tab => getComputedStyle(tab).color")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert contrast(text, background) >= 4.5  # WCAG 2.2, 1.4.3
     context.close()
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast ratio of two colours of a style sheet, as WCAG 2.2 defines it."""
+
+    def luminance(colour: str) -> float:
+        channels = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted(map(luminance, (first, second)))
+    return (lighter + 0.05) / (darker + 0.05)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import time
 
 import httpx
@@ -92,7 +94,9 @@ def answer(client, address, session) -> str:
             lines.append(line)
             if line.startswith("data:") and json.loads(line[5:])["msg"] in ("process_completed", "close_stream"):
                 break
-    return "\n".join(lines)
+    received = "\n".join(lines)
+    files = [base64.b64decode(content) for content in re.findall(r'\\"content\\": \\"([A-Za-z0-9+/=]*)', received)]
+    return received + b"\n".join(files).decode(errors="replace")  # downloads are sent as base64
 
 
 def results_of(served):
