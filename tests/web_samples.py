@@ -1,15 +1,17 @@
-"""A service with the embedded model of texts and a tiny model of images, and inputs for it."""
+"""A service with the embedded model of texts and tiny models of images and sounds, and inputs for it."""
 
 from __future__ import annotations
 
 import base64
 import io
+import wave
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import nn
 
+import rationales
 from rationales.app.limits import Limits
 from rationales.app.model_choices import ModelChoices
 from rationales.app.service import ExplainService
@@ -53,6 +55,28 @@ def png(pixels) -> bytes:
     return buffer.getvalue()
 
 
+class Loudness(nn.Module):
+    """`loud` by the level of the samples."""
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        evidence = 40 * samples.square().mean(1).sqrt() - 2
+        return torch.stack([-evidence, evidence], 1)
+
+
+def wav(seconds: float = 1.0, rate: int = 8000) -> bytes:
+    """A sound that is loud in its middle third and silent otherwise."""
+    samples = np.zeros(int(seconds * rate))
+    third = len(samples) // 3
+    samples[third : 2 * third] = 0.5 * np.sin(2 * np.pi * 440 * np.arange(third) / rate)
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples * 32767).astype("<i2").tobytes())
+    return buffer.getvalue()
+
+
 def data_url(content: bytes, name: str = "scene.png", kind: str = "image/png") -> str:
     return f"data:{kind};name={name};base64,{base64.b64encode(content).decode()}"
 
@@ -60,4 +84,5 @@ def data_url(content: bytes, name: str = "scene.png", kind: str = "image/png") -
 def make_service(limits: Limits = LIMITS) -> ExplainService:
     choices = ModelChoices()
     choices.add("red", from_module(RedDetector().eval(), preprocess, [HOSTILE_LABEL, "red"], "red"))
+    choices.add("loud", rationales.load(Loudness().eval(), sample_rate=8000, labels=["quiet", "loud"]))
     return ExplainService(choices, limits)

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-from pathlib import Path
+import re
 
 import pytest
+from browser import accessibility_findings, chromium
+from web_page import WAIT, choose, explain, joins, result, settle, write_text
 from web_samples import HOSTILE_LABEL, png, scene
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright")
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-if BROWSER is None:
-    pytest.skip("no browser: install Chromium to test the page in it", allow_module_level=True)
 
-ARGUMENTS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-)
-WAIT = 60_000  # milliseconds, for a busy machine
 TEXT = "A dull film, but the cast is good."
 HOSTILE = "<script>window.broken = 1</script> A dull film & 'nothing' \"good\"."
+MIXED = "הסרט טוב. The ending is dull."  # Hebrew, from right to left, with an English sentence
+STEPS_INTO_THE_SENTENCE = 3  # the words before "The", a full stop among them
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
+    with chromium() as opened_browser:
+        yield opened_browser
 
 
 @pytest.fixture(scope="module")
@@ -46,40 +37,11 @@ def opened(browser, server):
     context.close()
 
 
-def choose(page, label: str, *names: str) -> None:
-    """Choose entries of a dropdown by typing; of one with several, all earlier entries are removed first."""
-    box = page.get_by_label(label, exact=False).first
-    box.click()
-    for name in names:
-        box.fill(name)
-        page.get_by_role("option", name=name, exact=True).first.click()
-    page.keyboard.press("Escape")
-
-
-def explain(page) -> None:
-    page.locator("#explain").click()
-    page.locator("#after").wait_for(state="hidden")
-    page.locator("#after").wait_for(state="visible")
-
-
-def result(page):
-    return page.frame_locator("iframe.result").first
-
-
-def joins(requests) -> int:
-    return sum("queue/join" in url for url in requests)
-
-
-def write_text(page, text: str) -> None:
-    page.locator("#text textarea").fill(text)
-
-
 def test_explain_a_text_compare_three_methods_and_move_the_slider(opened):
     page, requests = opened
     write_text(page, TEXT)
     choose(page, "Methods", "saliency")
-    page.locator("#explain").click()
-    page.locator("#after").wait_for(state="visible")
+    explain(page)
     frame = result(page)
     playwright_api.expect(frame.locator("article h2")).to_have_text(["marc", "occlusion", "saliency"])
     assert frame.locator("figure.curve").count() == 3
@@ -104,7 +66,7 @@ def test_edit_a_word(opened):
     assert word.inner_text() == "good"
     full = page.locator("#edited tr.target td").nth(2).inner_text()
     word.scroll_into_view_if_needed()
-    page.wait_for_timeout(500)  # until nothing moves under the pointer
+    settle(page)
     word.click()
     playwright_api.expect(word).to_have_attribute("aria-pressed", "true")
     playwright_api.expect(page.locator("#edited .what")).to_have_text("1 word taken out")
@@ -112,6 +74,19 @@ def test_edit_a_word(opened):
     page.get_by_role("button", name="Put everything back").click()
     playwright_api.expect(page.locator("#edited .what")).to_have_text("nothing taken out yet")
     assert page.locator("#edited tr.target td").nth(1).inner_text() == full
+
+
+def test_edit_with_the_keyboard(opened):
+    page, _ = opened
+    words = page.locator("#edit [data-part]")
+    assert page.locator('#edit [data-part][tabindex="0"]').count() == 1  # one stop of the tabulator
+    words.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    playwright_api.expect(words.nth(1)).to_have_attribute("aria-pressed", "true")
+    playwright_api.expect(page.locator("#edited .what")).to_have_text("1 word taken out")
+    page.keyboard.press("Space")
+    playwright_api.expect(page.locator("#edited .what")).to_have_text("nothing taken out yet")
 
 
 def test_download_the_page_and_the_data(opened, tmp_path):
@@ -138,6 +113,16 @@ def test_hostile_text_is_displayed_and_not_run(opened):
     playwright_api.expect(result(page).locator("article .text").first).to_have_text(HOSTILE)
     assert page.evaluate("window.broken") is None
     assert page.locator("#edit script").count() == 0
+
+
+def test_words_to_be_edited_keep_the_writing_direction(opened):
+    page, _ = opened
+    write_text(page, MIXED)
+    explain(page)
+    words = page.locator("#edit [data-part]")
+    assert words.all_inner_texts()[STEPS_INTO_THE_SENTENCE:] == ["The", "ending", "is", "dull", "."]
+    first, the, ending, dull = (words.nth(number).bounding_box()["x"] for number in (0, 3, 4, 6))
+    assert the < ending < dull < first  # English from left to right, to the left of the Hebrew words
 
 
 def test_cancel_a_long_job(opened, server):
@@ -206,44 +191,38 @@ def test_nothing_was_asked_for_elsewhere(opened, server):
     assert [url for url in requests if not url.startswith((server[0], "data:", "blob:", "about:"))] == []
 
 
-def axe_script() -> str:
-    """axe-core from npm, kept in the cache folder; a notice where it cannot be had."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rationales-tests"
-    script = cache / "node_modules" / "axe-core" / "axe.min.js"
-    npm = shutil.which("npm")
-    if not script.is_file() and npm is not None:
-        cache.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [npm, "install", "--no-save", "--no-audit", "--no-fund", "--prefix", str(cache), "axe-core@4"],
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-    if not script.is_file():
-        pytest.skip("no accessibility check: axe-core could not be installed with npm")
-    return script.read_text(encoding="utf-8")
-
-
-SERIOUS = """
-async () => {
-  const found = await axe.run(document, {resultTypes: ["violations"]});
-  return found.violations.filter(item => ["serious", "critical"].includes(item.impact))
-    .map(item => `${item.id}: ${item.nodes.map(node => node.html.slice(0, 160)).join(" | ")}`);
-}
-"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_accessibility_findings(opened, scheme):
     page, _ = opened
-    script = axe_script()
     page.emulate_media(color_scheme=scheme)
     if scheme == "dark":
         page.evaluate("document.body.classList.add('dark')")
     page.mouse.move(0, 0)
     page.wait_for_timeout(1000)  # colours change gradually
-    findings = []
-    for frame in page.frames:
-        frame.evaluate(script)
-        findings += frame.evaluate(SERIOUS)
-    assert findings == []
+    assert [finding for frame in page.frames for finding in accessibility_findings(frame)] == []
+
+
+def test_the_page_takes_the_dark_colours_of_the_system(browser, server):
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(server[0], timeout=WAIT)
+    page.locator("#explain").wait_for(timeout=WAIT)
+    page.wait_for_timeout(1000)
+    assert accessibility_findings(page) == []
+    tab = page.locator('button[role=tab][aria-selected="true"]').first  # axe cannot tell what is behind it
+    text = tab.evaluate("tab => getComputedStyle(tab).color")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert contrast(text, background) >= 4.5  # WCAG 2.2, 1.4.3
+    context.close()
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast ratio of two colours of a style sheet, as WCAG 2.2 defines it."""
+
+    def luminance(colour: str) -> float:
+        channels = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted(map(luminance, (first, second)))
+    return (lighter + 0.05) / (darker + 0.05)

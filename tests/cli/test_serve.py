@@ -46,3 +46,17 @@ def test_it_prints_its_address_and_ends_with_ctrl_c():
             assert "Traceback" not in rest
         finally:
             process.kill()
+
+
+def test_gradio_is_imported_without_rewriting_its_stubs():
+    script = """
+import ast, inspect, sys
+from rationales.cli.streams import import_gradio
+find_file, searched = inspect.getfile, []
+ast.get_source_segment = lambda *_: searched.append(1)
+import_gradio()
+assert inspect.getfile is find_file
+assert sys.modules["gradio"].Textbox is not None
+assert searched == []
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

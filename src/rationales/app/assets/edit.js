@@ -27,8 +27,33 @@ element.addEventListener("click", event => {
   const word = event.target.closest("[data-part]"), action = event.target.closest("[data-parts]");
   if (action) return put(action.dataset.parts.split(",").filter(Boolean).map(Number));
   if (!word) return;
+  enter(word);
+  toggle(word);
+});
+
+// Words are spans, since a button is laid out as a box and breaks the order of mixed writing directions. One of them
+// is reached with the tabulator, the others with the arrow keys.
+function toggle(word) {
   word.setAttribute("aria-pressed", String(word.getAttribute("aria-pressed") !== "true"));
   tell();
+}
+
+function enter(word) {
+  for (const other of element.querySelectorAll('[data-part][tabindex="0"]')) other.tabIndex = -1;
+  word.tabIndex = 0;
+  word.focus();
+}
+
+element.addEventListener("keydown", event => {
+  const word = event.target.closest("[data-part]");
+  if (!word) return;
+  const words = [...element.querySelectorAll("[data-part]")], place = words.indexOf(word);
+  const forward = getComputedStyle(word.parentElement).direction === "rtl" ? -1 : 1;
+  const step = {ArrowRight: forward, ArrowLeft: -forward, ArrowDown: 1, ArrowUp: -1}[event.key];
+  if (event.key === " " || event.key === "Enter") toggle(word);
+  else if (step) enter(words[Math.min(Math.max(place + step, 0), words.length - 1)]);
+  else return;
+  event.preventDefault();
 });
 
 // Cells over an image or a sound.

@@ -58,7 +58,7 @@ def _texts(rationale: Rationale) -> Iterator[str]:
 
 
 def _pieces(rationale: Rationale, text_index: int) -> Iterator[str]:
-    """The text, character for character, each unit as a button that is pressed when the unit is off."""
+    """The text, character for character, each unit as an inline button that is pressed when the unit is off."""
     text, position = rationale.text_at(text_index), 0
     for number, unit in enumerate(rationale.words):
         if unit.text_index != text_index:
@@ -67,7 +67,8 @@ def _pieces(rationale: Rationale, text_index: int) -> Iterator[str]:
         end = max(unit.end, start)
         yield display_text(text[position:start])
         word = display_text(text[start:end])
-        yield f'<button type="button" data-part="{number}" aria-pressed="false">{word}</button>'
+        reached = 0 if number == 0 else -1  # by the tabulator; edit.js moves from word to word
+        yield f'<span role="button" tabindex="{reached}" data-part="{number}" aria-pressed="false">{word}</span>'
         position = end
     yield display_text(text[position:])
 

@@ -28,6 +28,7 @@ def visitor_of(request: gradio.Request) -> str:
 def download_buttons(download: Callable[[str, str], Download], kinds: Mapping[str, str]) -> None:
     """A row of buttons, one for each kind of file: kind -> title."""
     with gradio.Row(elem_classes="downloads"):
+        plain_html("<span>Download</span>", elem_classes="try")
         buttons = {kind: gradio.Button(title, size="sm", min_width=80) for kind, title in kinds.items()}
     notice = plain_html("")
     file = saver()

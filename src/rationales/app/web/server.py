@@ -86,9 +86,8 @@ def address_of(listener: socket.socket) -> str:
     return f"http://{shown}:{port}/"
 
 
-def run_server(service: ExplainService, listener: socket.socket, host: str, auth: tuple[str, str] | None) -> None:
+def run_server(server: uvicorn.Server, service: ExplainService, listener: socket.socket) -> None:
     """Serve until Ctrl-C; running jobs are stopped then."""
-    server = _server(service, host, auth)
     try:
         server.run(sockets=[listener])
     finally:
@@ -101,7 +100,7 @@ def background_server(
 ) -> Iterator[str]:
     """Serve in a thread inside the block; yields the address. Port 0 takes a free one."""
     listener = bound_socket(host, port)
-    server = _server(service, host, auth)
+    server = make_server(service, host, auth)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
@@ -115,7 +114,8 @@ def background_server(
         listener.close()
 
 
-def _server(service: ExplainService, host: str, auth: tuple[str, str] | None) -> uvicorn.Server:
+def make_server(service: ExplainService, host: str, auth: tuple[str, str] | None) -> uvicorn.Server:
+    """The server of a page, ready to run."""
     config = uvicorn.Config(
         application(service, host, auth),
         log_level="warning",

@@ -10,7 +10,7 @@ from typer import Option
 
 from rationales.cli import shared
 from rationales.cli.app import clean_exit
-from rationales.cli.streams import import_torch, prepare_libraries
+from rationales.cli.streams import import_gradio, import_torch, prepare_libraries
 from rationales.errors import ModelError, OptionError
 
 MEGABYTE = 1_000_000
@@ -60,10 +60,11 @@ def serve(
 
     with waiting("loading"):
         import_torch()
+        import_gradio()
         from rationales.app.limits import Limits
         from rationales.app.model_choices import ModelChoices
         from rationales.app.service import ExplainService
-        from rationales.app.web.server import address_of, bound_socket, run_server
+        from rationales.app.web.server import address_of, bound_socket, make_server, run_server
 
         limits = Limits(
             characters=max_characters,
@@ -74,10 +75,12 @@ def serve(
         )
         listener = bound_socket(host, port)
         service = ExplainService(ModelChoices(model or [], device, trust_remote_code), limits)
+        server = make_server(service, host, login)
+        listener.listen()  # a browser that comes at once waits
     if host not in LOOPBACK and login is None:
         typer.echo("warning: everyone who can reach this machine can use the page; give --auth USER:PASSWORD", err=True)
     typer.echo(f"the page is at {address_of(listener)} ; Ctrl-C ends it", err=True)
-    run_server(service, listener, host, login)
+    run_server(server, service, listener)
 
 
 def _login(auth: str | None) -> tuple[str, str] | None:

@@ -32,7 +32,7 @@ def comparison_page(rationales: Sequence[Rationale], titles: Sequence[str], **ad
     columns = "".join(f'<th scope="col">{escape(heading)}</th>' if heading else "<td></td>" for heading in headings)
     table = f"<table><thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table>"
     input_name = f", given {display_text(first.name)}" if first.name else ""
-    predicted = f"{prediction(first)} by {display_text(first.model)}{input_name}"
+    predicted = f"{prediction(first)}{input_name}. Model: {display_text(first.model)}"
     lead = (
         f'<header class="lead"><h1>Why <em>{display_text(first.question)}</em>?</h1>'
         f"<p>{predicted}. {escape(legend(first, titles[0]))}</p>"

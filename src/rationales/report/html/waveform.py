@@ -27,7 +27,7 @@ def wave(rationale: Rationale, frames: Frames, scale: Scale, *, live: bool) -> s
     walk = ' tabindex="0" role="group" aria-label="Sound; arrow keys walk through it"' if live else ""
     missing = "" if rationale.sound is not None else '<p class="caption">The sound was not saved with the scores.</p>'
     return (
-        f'<div class="text wave" dir="ltr"{walk}><i class="curve">{_curve(rationale)}</i>{"".join(pieces)}</div>'
+        f'<div class="text wave" dir="ltr"{walk}><i class="envelope">{_curve(rationale)}</i>{"".join(pieces)}</div>'
         f'<p class="seconds"><span>0 s</span><span>{frames.duration:.2f} s</span></p>{missing}'
     )
 

@@ -24,7 +24,7 @@ def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], cons
     console = console or Console()
     colours = console.is_terminal and console.color_system is not None and not console.no_color
     first = rationales[0]
-    prediction = f"  {safe(prediction_sentence(first))} by {safe(first.model)}"
+    prediction = f"  {safe(prediction_sentence(first))}. Model: {safe(first.model)}"
     console.print(Text.assemble((safe(first.question), "bold"), (prediction, "dim")), soft_wrap=True)
     console.print()
     bodies = [body(rationale, colours=colours) for rationale in rationales]

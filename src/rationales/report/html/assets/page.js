@@ -30,7 +30,8 @@
     let chosen = ruleSelection;
     let here = -1;
 
-    const time = index => Math.min(index * data.seconds, data.duration).toFixed(2);
+    const moment = index => Math.min(index * data.seconds, data.duration);
+    const time = index => moment(index).toFixed(2);
     const content = (first, last) => {  // the time of a stretch of a sound, the words of a span of a text
       if (data.seconds) return `${time(first)} to ${time(last + 1)} s`;
       let words = units[first].textContent;
@@ -87,7 +88,7 @@
       const total = chosen.reduce((sum, isSelected) => sum + isSelected, 0);
       const words = `${total.toLocaleString("en")} of ${count(units.length, data.unit)}`;
       const spans = runs(chosen);
-      const seconds = data.seconds ? `${spans.reduce((sum, [first, last]) => sum + (time(last + 1) - time(first)), 0).toFixed(2)} of ${data.duration.toFixed(2)} s · ` : "";
+      const seconds = data.seconds ? `${spans.reduce((sum, [first, last]) => sum + moment(last + 1) - moment(first), 0).toFixed(2)} of ${data.duration.toFixed(2)} s · ` : "";
       article.querySelector("output").textContent = `${count(spans.length, "span")} · ${seconds}${words}`;
       fill();
       const shown = atHome && data.home ? data.home : number(threshold);  // no threshold selects spans
