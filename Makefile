@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(CURDIR)/$(VENV)/cache
+# The package with images, which is enough for the demo; and with it the tools of its developers.
+PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
 
 # Two workers with one torch thread each. The models in the demo and the tests are small: a second thread inside one
@@ -31,15 +33,19 @@ help: ## this list
 
 setup: $(STAMP) ## make .venv with the versions of constraints.txt
 
-$(STAMP): pyproject.toml constraints.txt
+$(PACKAGE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "error: Python 3.10 or newer is needed; try make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@mkdir -p "$(TMPDIR)"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[images]'
+	@touch $@
+
+$(STAMP): $(PACKAGE)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,images]'
 	@touch $@
 
-demo: setup ## explain a text and a photograph with the models that come along; writes demo/index.html
+demo: $(PACKAGE) ## explain a text and a photograph with the models that come along; writes demo/index.html
 	@mkdir -p "$(TMPDIR)"
 	$(SMALL) $(BIN)/python -m rationales.demo demo
 
