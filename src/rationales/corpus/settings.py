@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from rationales.corpus.explaining import CorpusMethod
 from rationales.corpus.sources import CorpusInput
 from rationales.errors import DataError, OptionError, RationalesError
 from rationales.methods import METHODS, Method, resolve_method
-from rationales.version import __version__
+from rationales.version import __version__, installed_version
 
 
 class ChangedRunError(RationalesError):
@@ -113,7 +112,7 @@ def versions() -> dict[str, str]:
     return {
         "rationales": __version__,
         "torch": torch.__version__,
-        "transformers": version("transformers"),
-        "pyarrow": version("pyarrow"),
+        "transformers": installed_version("transformers"),
+        "pyarrow": installed_version("pyarrow"),
         "python": platform.python_version(),
     }

@@ -38,7 +38,7 @@ from rationales.models.model import Model
 from rationales.models.text.model import TextModel
 from rationales.options import whole_number
 from rationales.rationale import Rule
-from rationales.version import __version__
+from rationales.version import __version__, installed_version
 
 
 @dataclass(eq=False)
@@ -322,6 +322,6 @@ def versions() -> dict[str, str]:
 def _installed() -> Iterator[tuple[str, str]]:
     for name in ("torch", "transformers", "numpy", "captum"):
         try:
-            yield name, importlib.metadata.version(name)
+            yield name, installed_version(name)
         except importlib.metadata.PackageNotFoundError:
             continue

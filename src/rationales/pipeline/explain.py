@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import version
 from typing import Any, overload
 
 import numpy as np
@@ -35,7 +34,7 @@ from rationales.pipeline.scoring import (
 )
 from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
 from rationales.rationale import Note, Rationale, Rule, TextAndImage, by_label
-from rationales.version import __version__
+from rationales.version import __version__, installed_version
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
 Progress = Callable[[float], None]
@@ -438,6 +437,6 @@ def _versions() -> dict[str, str]:
     return {
         "rationales": __version__,
         "torch": torch.__version__,
-        "transformers": version("transformers"),
+        "transformers": installed_version("transformers"),
         "python": platform.python_version(),
     }

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import shutil
 import tempfile
@@ -24,6 +23,7 @@ from rationales.data.archives import cache_folder
 from rationales.errors import ModelError
 from rationales.models.batch.execution import attribute_set
 from rationales.models.quiet import quiet_transformers
+from rationales.version import installed_version
 
 EXTRA = "pip install 'rationales[llm]'"
 MAX_STORED_BYTES = 2**30  # of converted weights; larger models are converted each time
@@ -55,7 +55,7 @@ def open_gguf(path: Path) -> tuple[nn.Module, Any]:
 def converted_folder(path: Path) -> Path:
     """Where the converted model of a GGUF file lies; another one for a changed file or version of transformers."""
     facts = path.stat()
-    key = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns} {importlib.metadata.version('transformers')}"
+    key = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns} {installed_version('transformers')}"
     digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
     return cache_folder().parent / "converted" / f"{path.stem}-{digest}"
 
