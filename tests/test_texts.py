@@ -44,7 +44,9 @@ ODD = {
 }
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(
+    scope="module", params=[*FAMILIES[:2], *(pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[2:])]
+)
 def model(request):
     return rationales.load(*tiny(request.param))
 
@@ -142,6 +144,7 @@ print(json.dumps({"segments": result.segments, "more": peak() - before, "units":
 """
 
 
+@pytest.mark.slow
 def test_twenty_thousand_words_in_bounded_memory():
     """More than a thousand segments; run at once they would need half a gigabyte for activations alone."""
     done = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, check=False)

@@ -70,6 +70,7 @@ def test_scaling(found):
         assert scaling.TITLES[row["grows"]] in printed
 
 
+@pytest.mark.slow
 def test_memory_grows_with_rows_as_a_straight_line():
     given = argparse.Namespace(model="bert-tiny", steps=2, quick=True)
     told = []
@@ -88,6 +89,7 @@ def test_memory_is_measured_in_processes_of_their_own(found):
     assert row["exponent"] == pytest.approx(1, abs=0.3)
 
 
+@pytest.mark.slow
 def test_rivals(found):
     pytest.importorskip("captum")
     told, printed = found(rivals, "--quick", "--model", "embedded")
@@ -109,6 +111,7 @@ def test_explain_images(found):
     assert "grad-cam" in printed
 
 
+@pytest.mark.slow
 def test_a_peer_that_does_not_run_is_listed_with_the_reason(found, tmp_path):
     """An environment that looks ready, but where nothing is installed that is needed: ours."""
     home = tmp_path / "envs" / "lime"
@@ -155,6 +158,7 @@ def test_a_mistake_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_corpus(found):
     pytest.importorskip("pyarrow")
     figures, printed = found(corpus, "--quick", "--method", "random", "--parts", "overhead")

@@ -87,13 +87,18 @@ class TestFullOutput:
         "arguments",
         [
             ["--version"],
-            ["--help"],
-            ["models"],
-            ["methods"],
             ["metrics", "--json"],
             ["explain", "hi", "--method", "random"],
-            ["explain", "hi", "--method", "random", "--json"],
-            ["compare", "hi", "--methods", "random,occlusion"],
+            *(
+                pytest.param(words.split(), marks=pytest.mark.slow)
+                for words in (
+                    "--help",
+                    "models",
+                    "methods",
+                    "explain hi --method random --json",
+                    "compare hi --methods random,occlusion",
+                )
+            ),
         ],
         ids=" ".join,
     )

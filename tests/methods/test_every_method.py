@@ -56,6 +56,13 @@ QUICK = {  # the invariants do not need a converged mask, nor many samples
     "lime-text": {"samples": 60},
     "lime-bert": {"samples": 60},
 }
+
+
+def slow_but(names, *quick):
+    """The names as parameters of a test; all but the quick ones run with the slow tests alone."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 GOOD = {  # enough steps to find a cause, on texts of a few words
     "meaningful-perturbation": {"steps": 100},
     "extremal-perturbation": {"steps": 120, "areas": "0.1,0.2,0.4"},
@@ -298,7 +305,7 @@ def test_a_method_for_pictures_says_what_to_use_instead(method):
         explain(small(), TEXTS[1], method)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert", "roberta", "distilbert", "gpt2"))
 class TestEveryFamily:
     def test_keep_one_is_the_plain_model(self, family):
         """Bit for bit alone; to 1e-5 in a padded batch. The plain model is run as its users run it."""

@@ -10,7 +10,7 @@ import torch
 from language_models import LANGUAGE_MODELS, keyword_language_model, tiny_language_model
 
 import rationales
-from methods.test_every_method import GOOD, INSIDE, PICTURES, TOLERANCE, explain
+from methods.test_every_method import GOOD, INSIDE, PICTURES, TOLERANCE, explain, slow_but
 from rationales.errors import InputError, ModelError
 from rationales.methods import METHODS
 
@@ -21,6 +21,16 @@ TEXTS = [
 ]
 PROMPT = {"labels": ["good", "not good", "bad"], "template": "The boat. Review: {text}\nSentiment:"}
 METHODS_OF_TEXTS = [name for name in METHODS if name not in (*PICTURES, *INSIDE, "llm-ranking")]  # test_llm_ranking.py
+QUICK_METHODS = (
+    "marc",
+    "occlusion",
+    "integrated-gradients",
+    "loo-empty",
+    "lime",
+    "kernel-shap",
+    "aml-finetuned",
+    "random",
+)
 SOME_METHODS = [
     "marc",
     "loo-empty",
@@ -79,7 +89,7 @@ def _interrupt(*_):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("method", METHODS_OF_TEXTS)
+@pytest.mark.parametrize("method", slow_but(METHODS_OF_TEXTS, *QUICK_METHODS))
 class TestEveryMethod:
     def test_alone_equals_in_a_batch_in_any_order(self, method):
         check_alone_and_together(load(), method)
@@ -110,7 +120,7 @@ class TestEveryMethod:
 
 
 @pytest.mark.parametrize("method", SOME_METHODS)
-@pytest.mark.parametrize("family", [family for family in LANGUAGE_MODELS if family != "qwen2"])
+@pytest.mark.parametrize("family", slow_but([f for f in LANGUAGE_MODELS if f != "qwen2"], "llama", "gpt2"))
 class TestEveryArchitecture:
     def test_alone_equals_in_a_batch_in_any_order(self, family, method):
         check_alone_and_together(load(family), method)
