@@ -70,7 +70,7 @@ def import_gradio() -> None:
     find_file = inspect.getfile
 
     def find_no_component(object: Any) -> str:  # noqa: A002  # the name that inspect has
-        if type(object).__name__ == "ComponentMeta":
+        if isinstance(object, type) and object.__module__.startswith("gradio."):
             raise OSError("no stub is needed")
         return find_file(object)
 
