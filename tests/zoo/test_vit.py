@@ -49,7 +49,7 @@ def test_a_trained_model_loads_by_name_and_is_explained(photographs, tmp_path, m
     packed = pack(photographs, tmp_path / "birds.safetensors")
     plan = Plan(**TINY, teacher_steps=2, student_steps=2)
     monkeypatch.setattr("rationales.models.delta.DELTA_FOLDER", tmp_path)
-    with pytest.raises(ModelError, match=r"not stored yet.*zoo\.vit\.train"):
+    with pytest.raises(ModelError, match=r"come with a checkout.*zoo\.vit\.train"):
         rationales.load("vit-birds")
     metrics = train(packed, tmp_path / "vit-birds", plan, "cpu", lambda _: None)
     assert 0 <= metrics["test"] <= 1

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from rationales.errors import ModelError
+from rationales.evaluation.collecting import progress_of_step
 from rationales.evaluation.retraining.labelled_tokens import LabelledTokens, batch_order
 from rationales.evaluation.retraining.settings import RetrainingSettings
 from rationales.evaluation.retraining.starting_points import StartingPoint
@@ -69,7 +70,7 @@ def train_tasks(
             if len(group) > 1:
                 orders = [batch_order(len(task.train), task.seed, settings, task.train.lengths) for task in group]
                 steps = stacked_steps(modules[0], start.padding, [task.train for task in group], orders)
-                report = None if progress is None else _share_of_group(progress, done, len(group), len(tasks))
+                report = progress_of_step(progress, done, len(tasks), len(group))
                 rate, clip = settings.learning_rate, settings.clip
                 train_together(modules, start.head, steps, len(orders[0]), rate, clip, report)
             else:
@@ -79,11 +80,6 @@ def train_tasks(
         done += len(group)
         if progress is not None:
             progress(done / len(tasks))
-
-
-def _share_of_group(progress: Callable[[float], None], done: int, count: int, total: int) -> Callable[[float], None]:
-    """Progress of all `total` tasks from that of the `count` ones that are in training after the first `done`."""
-    return lambda share: progress((done + share * count) / total)
 
 
 def models_at_once(start: StartingPoint) -> int:

@@ -79,8 +79,8 @@ def _open_vit() -> ImageModel:
 
     if _where_vit() is None:
         raise ModelError(
-            "the weights of vit-birds are not stored yet; 'python -m zoo.vit.train' makes them, in a checkout of the "
-            "project (zoo/README.md)"
+            "the weights of vit-birds come with a checkout of the project (zoo/vit-birds); 'python -m zoo.vit.train' "
+            "makes them anew (zoo/README.md)"
         )
     import torch
     import transformers

@@ -54,8 +54,8 @@ def open_gguf(path: Path) -> tuple[nn.Module, Any]:
 
 def converted_folder(path: Path) -> Path:
     """Where the converted model of a GGUF file lies; another one for a changed file or version of transformers."""
-    facts = path.stat()
-    key = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns} {installed_version('transformers')}"
+    status = path.stat()
+    key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {installed_version('transformers')}"
     digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
     return cache_folder().parent / "converted" / f"{path.stem}-{digest}"
 
@@ -77,8 +77,9 @@ def _store(module: Any, tokenizer: Any, folder: Path) -> None:
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".part-"))
         config = copy.deepcopy(module.config)
         vars(config).pop("quantization_config", None)  # the weights are plain numbers by now
-        distinct = {weight.data_ptr(): name for name, weight in reversed(module.state_dict().items())}  # some are tied
-        weights = {name: module.state_dict()[name].contiguous() for name in distinct.values()}
+        state = module.state_dict()
+        untied_names = {weight.data_ptr(): name for name, weight in reversed(state.items())}.values()
+        weights = {name: state[name].contiguous() for name in untied_names}
         try:
             with quiet_transformers():
                 config.save_pretrained(unfinished)
