@@ -10,7 +10,7 @@ from reference.marginalization import input_marginalization, leave_one_out, log2
 
 import rationales
 from methods.fillers import filler_folder, known_filler, language_model, tiny_filler, word_tokenizer
-from methods.keyword import keyword_model
+from methods.keyword import WeightedWordsModel, keyword_model
 from methods.test_leave_one_out import classifier_of
 from rationales.errors import ModelError, OptionError
 from rationales.methods import build
@@ -106,6 +106,15 @@ class TestByHand:
         assert deleted[[0, 2]].min() > 8
         left_out = explain(model, "a soup i", known_filler(sure), "found", without_original=True).scores
         assert left_out[[0, 2]].min() > 8
+
+    def test_words_that_change_nothing_have_the_score_0_also_where_the_model_is_certain(self):
+        """1 - p is 6e-6, which weights of the sum 1 + 1e-7 or a probability in single precision would change."""
+        model = rationales.load(WeightedWordsModel({"bridge": (0.0, 12.0)}, ("absent", "found")), tokenizer_of("bert"))
+        likelihoods = [0.3, 0.17, 0.11, 0.071, 0.053, 0.029, 0.013]
+        words = dict(zip(("bread", "soup", "boat", "joke", "stone", "day", "warm"), likelihoods, strict=True))
+        result = explain(model, "the old bridge again", known_filler(dict.fromkeys(range(4), words)), "found")
+        assert result.scores[[0, 1, 3]].tolist() == pytest.approx([0, 0, 0], abs=1e-9)
+        assert result.scores[2] == pytest.approx(log2_odds(1 / (1 + np.exp(-12))), abs=1e-4)
 
     def test_phrases_see_what_single_words_hide(self):
         """Either word brings the other with it; only when both are masked does the filler not know."""

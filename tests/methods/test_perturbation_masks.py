@@ -27,10 +27,15 @@ CELL = 8
 
 @pytest.mark.parametrize("game", ["deletion", "preservation", "hybrid"])
 def test_meaningful_perturbation_is_a_literal_loop_of_adam(game):
-    """One picture on one baseline; torch's own Adam, one term after the other."""
+    """One picture on one baseline; torch's own Adam, one term after the other.
+
+    The picture has no area of one colour: there the maxima of the network's pooling are equal, and rounding decides
+    which of them gets the gradient.
+    """
     module = network().double()
     model = model_of(module, baselines=("black",))
-    encoded = model.encode([model.read(PICTURES[0], None)])
+    noise = np.random.default_rng(0).integers(-20, 20, PICTURES[0].shape)
+    encoded = model.encode([model.read((PICTURES[0] + noise).clip(0, 255).astype(np.uint8), None)])
     options = {"game": game, "steps": 6, "cell": CELL, "jitter": 0.0, "start": "uniform", "tv_weight": 0.05}
     with model.frozen():
         batch = model.batch(encoded)
@@ -56,9 +61,8 @@ def test_meaningful_perturbation_is_a_literal_loop_of_adam(game):
         with torch.no_grad():
             cells.clamp_(0, 1)
     expected = (resample @ cells.detach().flatten()).numpy()
-    assert np.allclose(
-        scores[0].numpy(), expected, atol=1e-2
-    )  # steps of Adam have a size of 0.1, whatever the gradient
+    assert np.ptp(expected) > 0.05  # the mask has a shape
+    assert np.allclose(scores[0].numpy(), expected, atol=1e-5)  # keeps end 1e-6 before 0 and 1, evidence 5e-6
 
 
 @functools.cache

@@ -21,14 +21,10 @@ def upsampled(cells: np.ndarray, size: tuple[int, int], cell: int, blur: float) 
     if blur == 0:
         return fine
     blurred = np.zeros(size)
+    v, u = np.ogrid[: size[0], : size[1]]
     for y in range(size[0]):
         for x in range(size[1]):
-            weights = np.array(
-                [
-                    [math.exp(-((y - v) ** 2 + (x - u) ** 2) / (2 * blur**2)) for u in range(size[1])]
-                    for v in range(size[0])
-                ]
-            )
+            weights = np.exp(-((y - v) ** 2 + (x - u) ** 2) / (2 * blur**2))
             blurred[y, x] = (weights * fine).sum() / weights.sum()
     return blurred
 

@@ -120,11 +120,11 @@ class InputMarginalization(FillerMethod):
         keep[edit[same], column[same]] = True
         new = token >= 0
         insertions = word_insertions(batch, edit_row, edit[new], column[new], token[new], filler.vocabulary.words)
-        logits = batch.logits_of_edits(edit_row, keep, insertions)
-        probability = explained_output(batch.head, logits, target[batch.rows.input[edit_row]], "probability").double()
+        logits = batch.logits_of_edits(edit_row, keep, insertions).double()  # single precision rounds 1 - p near p = 1
+        probability = explained_output(batch.head, logits, target[batch.rows.input[edit_row]], "probability")
         full, changed = probability[: len(row)][window_row], probability[len(row) :]
         expected = torch.zeros(len(hidden), dtype=torch.float64, device=row.device)
-        expected.index_add_(0, window, proposals.weights[window, number].double() * changed)
+        expected.index_add_(0, window, proposals.weights[window, number] * changed)
         expected = torch.where((proposals.likelihood > 0).any(1), expected, full)
         return on_scale(full, self.output) - on_scale(expected, self.output)
 

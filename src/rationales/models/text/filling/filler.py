@@ -30,9 +30,13 @@ class Candidates:
 
     @property
     def weights(self) -> Tensor:
-        """(J, K): likelihoods divided by their sum; all 0 for a phrase without proposals."""
-        total = self.likelihood.sum(1, keepdim=True)
-        return self.likelihood / torch.where(total > 0, total, 1.0)
+        """(J, K): likelihoods divided by their sum; all 0 for a phrase without proposals.
+
+        In double precision: they weigh probabilities near 1, whose log-odds change visibly where a sum is not 1.
+        """
+        likelihood = self.likelihood.double()
+        total = likelihood.sum(1, keepdim=True)
+        return likelihood / torch.where(total > 0, total, 1.0)
 
 
 class Filler(MaskedLanguageModel):
