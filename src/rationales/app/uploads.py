@@ -98,11 +98,11 @@ def read_upload_sound(upload: Upload, limits: Limits) -> tuple[np.ndarray, int]:
     try:
         with soundfile.SoundFile(io.BytesIO(upload.content)) as file:
             rate = int(file.samplerate)
-            most = int(limits.sound_seconds * rate)
-            samples = file.read(most + 1, dtype="float32", always_2d=True)
+            max_samples = int(limits.sound_seconds * rate)
+            samples = file.read(max_samples + 1, dtype="float32", always_2d=True)
     except (soundfile.LibsndfileError, RuntimeError, TypeError, ValueError):
         raise InputError(f"{upload.name} is no sound that this server reads; give a WAV, FLAC or Ogg file") from None
-    if len(samples) > most:
+    if len(samples) > max_samples:
         raise InputError(f"{upload.name} is longer than {limits.sound_seconds:g} s, the limit of this server; cut it")
     if not len(samples):
         raise InputError(f"{upload.name} holds no samples; give a WAV, FLAC or Ogg file")

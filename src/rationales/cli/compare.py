@@ -33,8 +33,8 @@ def _spans(raw_input: str | tuple[str, str], marks: list[str]) -> tuple[Extents,
     texts = (raw_input, "") if isinstance(raw_input, str) else raw_input
     spans: tuple[Extents, Extents] = ([], [])
     for passage in marks:
-        places = [(side, text.find(passage)) for side, text in enumerate(texts)] if passage else []
-        side, start = next(((side, start) for side, start in places if start >= 0), (0, -1))
+        positions = [(side, text.find(passage)) for side, text in enumerate(texts)] if passage else []
+        side, start = next(((side, start) for side, start in positions if start >= 0), (0, -1))
         if start < 0:
             raise OptionError(f"--mark {passage!r} does not stand in the text")
         spans[side].append((start, start + len(passage)))

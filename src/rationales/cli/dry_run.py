@@ -174,7 +174,7 @@ def _list_plants() -> None:
         typer.echo(f"for {title}")
         for name, plant in PLANTS.items():
             if plant.kind == kind:
-                shown = [field for field in fields(plant) if isinstance(field.default, JSON_VALUES)]
-                parameters = ", ".join(f"{field.name}={written(field.default)}" for field in shown)
+                listed_fields = [field for field in fields(plant) if isinstance(field.default, JSON_VALUES)]
+                parameters = ", ".join(f"{field.name}={written(field.default)}" for field in listed_fields)
                 level = "level=1 … 5, " if kind == "image" else ""
                 typer.echo(f"  {name:<16} {plant.summary}\n  {'':<16} {level}{parameters}")

@@ -54,7 +54,10 @@ class ExperimentReport:
         from dataclasses import replace
 
         table = replace(self.table, metrics=self.printed_metrics).to_markdown(self.reference)
-        further = [f"## {title}\n\n{other.to_markdown(reference)}" for title, other, reference in self.further_tables]
+        further = [
+            f"## {title}\n\n{further_table.to_markdown(reference)}"
+            for title, further_table, reference in self.further_tables
+        ]
         sections = [f"## {title}\n\n{text}" for title, text in self.sections]
         blocks = [f"# {self.title}\n\n{table}", *further, *sections]
         return "\n\n".join(block.rstrip() for block in blocks) + "\n"

@@ -133,7 +133,7 @@ def size_probabilities(
         full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
         probabilities = []
         for order, q in zip(orders, thresholds, strict=True):
-            selections = (rationale_keep(order, part) for part in torch.split(q, at_once))
+            selections = (rationale_keep(order, group_q) for group_q in torch.split(q, at_once))
             pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in selections]
             kept, left = torch.cat(pairs, 1)
             probabilities.append(SizeProbabilities(kept, left, full, empty))

@@ -73,7 +73,7 @@ def word_candidates(
     proposals = masked_lm.candidates(rows, torch.zeros_like(units), units[:, None], count=count)
     maskable = (rows.home[0, : len(item.units)] >= 0).tolist()
     ids, likelihoods = proposals.ids[:, :, 0].tolist(), proposals.likelihood.double().tolist()
-    places = [
+    candidates = [
         (number, token, likelihood)
         for number in range(len(item.units))
         for token, likelihood in zip(ids[number], likelihoods[number], strict=True)
@@ -81,13 +81,13 @@ def word_candidates(
     ]
     spelled = [
         item.units[number].text.strip() if token < 0 else masked_lm.vocabulary.words[token]
-        for number, token, _ in places
+        for number, token, _ in candidates
     ]
     changed = [
         item.source
         if token < 0
         else rewrite(item, np.arange(len(item.units)) != number, {number: masked_lm.vocabulary.words[token]})
-        for number, token, _ in places
+        for number, token, _ in candidates
     ]
     with text_model.frozen():
         probabilities = text_model.batch(text_model.encode([item.source, *changed])).predict().double().cpu().numpy()
@@ -95,7 +95,7 @@ def word_candidates(
     explained = int(probabilities[0].argmax()) if index is None else index
     by_word: list[list[Candidate]] = [[] for _ in item.units]
     values = probabilities[1:, explained].tolist()
-    for (number, token, likelihood), word, probability in zip(places, spelled, values, strict=True):
+    for (number, token, likelihood), word, probability in zip(candidates, spelled, values, strict=True):
         by_word[number].append(Candidate(word, likelihood, probability, token < 0))
     words = tuple(WordCandidates(unit, tuple(listed)) for unit, listed in zip(item.units, by_word, strict=True))
     label = str(text_model.labels[explained])

@@ -37,9 +37,10 @@ def edit_panel(editable: EditableInput, rationale: Rationale) -> str:
 def _shortcuts(rationale: Rationale) -> str:
     """Buttons that set many units at once; their numbers are in `data-parts`."""
     selected = rationale.selected()
-    rationale_units, others = np.flatnonzero(selected).tolist(), np.flatnonzero(~selected).tolist()
+    rationale_units, complement_units = np.flatnonzero(selected).tolist(), np.flatnonzero(~selected).tolist()
     return (
-        f"{_shortcut('Take out the rationale', rationale_units)}{_shortcut('Keep only the rationale', others)}"
+        f"{_shortcut('Take out the rationale', rationale_units)}"
+        f"{_shortcut('Keep only the rationale', complement_units)}"
         f"{_shortcut('Put everything back', ())}"
     )
 
@@ -90,10 +91,10 @@ def _background(rationale: Rationale) -> str:
 def edited_view(before: Mapping[str, float], after: Mapping[str, float], target: str, removed: int, noun: str) -> str:
     """The probabilities of the likeliest classes and the target, before and after the edit, with bars."""
     labels = shown_labels(before, after, target)
-    what = f"{removed:,} {noun}{'' if removed == 1 else 's'} taken out" if removed else "nothing taken out yet"
+    summary = f"{removed:,} {noun}{'' if removed == 1 else 's'} taken out" if removed else "nothing taken out yet"
     rows = "".join(_row(label, before[label], after[label], label == target) for label in labels)
     return (
-        f'<div class="edited"><p class="what">{escape(what)}</p><table><thead><tr><th scope="col">class</th>'
+        f'<div class="edited"><p class="what">{escape(summary)}</p><table><thead><tr><th scope="col">class</th>'
         '<th scope="col"><span class="unseen">bar</span></th><th scope="col">now</th><th scope="col">full input</th>'
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
     )
@@ -101,8 +102,10 @@ def edited_view(before: Mapping[str, float], after: Mapping[str, float], target:
 
 def shown_labels(before: Mapping[str, float], after: Mapping[str, float], target: str) -> Sequence[str]:
     """The target first, then the classes that are likeliest before or after."""
-    others = sorted((label for label in before if label != target), key=lambda label: -max(before[label], after[label]))
-    return [target, *others][:MAX_LABELS]
+    other_labels = sorted(
+        (label for label in before if label != target), key=lambda label: -max(before[label], after[label])
+    )
+    return [target, *other_labels][:MAX_LABELS]
 
 
 def _row(label: str, before: float, after: float, is_target: bool) -> str:

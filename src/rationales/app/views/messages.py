@@ -22,10 +22,10 @@ def progress_bar(job: Job, noun: str = "explaining") -> str:
     """The share that is done, and how long it will take."""
     percents = round(100 * job.share)
     left = job.seconds_left
-    rest = f" · about {left:.0f} s left" if left is not None and left >= 1 else ""
-    what = f"{noun} with {job.message}" if job.message else noun
+    time_left = f" · about {left:.0f} s left" if left is not None and left >= 1 else ""
+    work = f"{noun} with {job.message}" if job.message else noun
     return (
-        f'<div class="progress"><p>{display_text(what)} · {percents} %{escape(rest)}</p>'
+        f'<div class="progress"><p>{display_text(work)} · {percents} %{escape(time_left)}</p>'
         '<div role="progressbar" aria-label="Progress" aria-valuemin="0" aria-valuemax="100" '
         f'aria-valuenow="{percents}">'
         f'<svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class="track" width="100" '
@@ -33,9 +33,9 @@ def progress_bar(job: Job, noun: str = "explaining") -> str:
     )
 
 
-def waiting(place: str = "waiting for a free place") -> str:
+def waiting(text: str = "waiting for a free place") -> str:
     """Before the work begins."""
-    return f'<div class="progress"><p>{escape(place)} …</p></div>'
+    return f'<div class="progress"><p>{escape(text)} …</p></div>'
 
 
 def message(text: str, kind: str = "error") -> str:

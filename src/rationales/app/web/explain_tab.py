@@ -101,7 +101,7 @@ def explain_tab(service: ExplainService) -> None:
 
 
 def _inputs(service: ExplainService) -> ExplainInputs:
-    first, most = service.choices.get(service.choices.titles[0]), service.limits.upload_bytes
+    first, max_bytes = service.choices.get(service.choices.titles[0]), service.limits.upload_bytes
     with gradio.Row(equal_height=False):
         with gradio.Column(scale=3, min_width=320):
             text = gradio.Textbox(
@@ -112,8 +112,8 @@ def _inputs(service: ExplainService) -> ExplainInputs:
                 visible=first.noun == "text",
                 elem_id="text",
             )
-            image = upload_box("image", IMAGE_TYPES, most, "img", visible=first.noun == "image", elem_id="image")
-            sound = upload_box("sound", SOUND_TYPES, most, "audio", visible=first.noun == "sound", elem_id="sound")
+            image = upload_box("image", IMAGE_TYPES, max_bytes, "img", visible=first.noun == "image", elem_id="image")
+            sound = upload_box("sound", SOUND_TYPES, max_bytes, "audio", visible=first.noun == "sound", elem_id="sound")
             with gradio.Row(elem_classes="examples"):
                 plain_html("<span>Try</span>", elem_classes="try")
                 buttons = [(gradio.Button(example.title, size="sm"), example) for example in examples(service.choices)]
@@ -151,12 +151,12 @@ def _explaining(service: ExplainService) -> Callable[..., AsyncIterator[tuple[An
         model: str, text: str, pair: str, image: str, sound: str, target: str, methods: list[str], seed: int,
         steps: int, request: gradio.Request,
     ) -> AsyncIterator[tuple[Any, ...]]:  # fmt: skip
-        visitor, shown = visitor_of(request), 0
+        visitor, shown_count = visitor_of(request), 0
         is_sound = model in service.choices.titles and service.choices.noun(model) == "sound"
         upload = sound if is_sound else image
         try:
-            asked = visitor_request(model, text, pair, upload, target, methods, seed, steps)
-            prepared = await asyncio.to_thread(service.prepare, asked)
+            request_fields = visitor_request(model, text, pair, upload, target, methods, seed, steps)
+            prepared = await asyncio.to_thread(service.prepare, request_fields)
         except RationalesError as error:
             yield unchanged(message(str(error)))
             return
@@ -164,9 +164,9 @@ def _explaining(service: ExplainService) -> Callable[..., AsyncIterator[tuple[An
         try:
             while not job.finished:
                 page: Any = gradio.skip()
-                if len(job.results) > shown:
-                    shown = len(job.results)
-                    page = await asyncio.to_thread(framed_result, job.results[:shown])
+                if len(job.results) > shown_count:
+                    shown_count = len(job.results)
+                    page = await asyncio.to_thread(framed_result, job.results[:shown_count])
                 yield progress_bar(job), page, gradio.update(visible=False), gradio.skip(), gradio.skip(), OFF, ON
                 await asyncio.sleep(POLL)
             rationales = job.outcome()
@@ -210,8 +210,8 @@ def _choosing(service: ExplainService, inputs: ExplainInputs) -> None:
             gradio.update(choices=served.methods, value=served.default_methods),
         )
 
-    shown = [inputs.text, inputs.image, inputs.sound, inputs.target, inputs.methods]
-    inputs.model.change(choose, inputs.model, shown, **HIDDEN)
+    changed = [inputs.text, inputs.image, inputs.sound, inputs.target, inputs.methods]
+    inputs.model.change(choose, inputs.model, changed, **HIDDEN)
 
     def filled(example: TrialInput) -> Callable[[], tuple[Any, ...]]:
         def values() -> tuple[Any, ...]:

@@ -66,9 +66,9 @@ class RequestGuard:
 
         async def limited() -> Message:
             nonlocal total
-            part = await receive()
-            total += len(part.get("body", b""))
-            return {"type": "http.disconnect"} if total > self.max_bytes else part
+            message = await receive()
+            total += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if total > self.max_bytes else message
 
         return limited
 
@@ -82,10 +82,10 @@ def is_closed(path: str) -> bool:
 def with_headers(send: Send) -> Send:
     """`send`, with our headers added to each answer."""
 
-    async def sending(part: Message) -> None:
-        if part["type"] == "http.response.start":
-            part = {**part, "headers": [*part.get("headers", ()), *HEADERS]}
-        await send(part)
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
+        await send(message)
 
     return sending
 

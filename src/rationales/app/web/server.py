@@ -82,8 +82,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
 def address_of(listener: socket.socket) -> str:
     """The address that a browser opens."""
     host, port = listener.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}/"
+    shown_host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{shown_host}:{port}/"
 
 
 def run_server(server: uvicorn.Server, service: ExplainService, listener: socket.socket) -> None:

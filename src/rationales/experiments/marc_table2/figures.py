@@ -117,10 +117,10 @@ def _table(
     """For each method the target's probability in the rationale alone, and in the picture without it."""
     rows = []
     for title, rationales in by_method.items():
-        parts = {"alone": "rationale", "without": "complement"}
+        sides = {"alone": "rationale", "without": "complement"}
         cells = {
-            name: Cell(tuple(float(rationale.probabilities[part][rationale.target]) for rationale in rationales))
-            for name, part in parts.items()
+            name: Cell(tuple(float(rationale.probabilities[side][rationale.target]) for rationale in rationales))
+            for name, side in sides.items()
         }
         rows.append(TableRow(title, cells, rationales[0].method))
     recipe = (

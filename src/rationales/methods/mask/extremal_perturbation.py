@@ -52,7 +52,7 @@ class ExtremalPerturbation(Method):
     def shares(self) -> list[float]:
         """The areas as numbers."""
         try:
-            shares = [float(part) for part in self.areas.split(",")]
+            shares = [float(number) for number in self.areas.split(",")]
         except ValueError:
             shares = []
         if not shares or not all(0 < share < 1 for share in shares):

@@ -202,8 +202,8 @@ def distinct_rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
     columns = torch.arange(matrix.shape[1], device=matrix.device)
     factors = mix(columns + 1) | 1
     hashes = torch.zeros(len(matrix), dtype=torch.int64, device=matrix.device)
-    for part in torch.split(columns, HASHED_COLUMNS):
-        hashes += (matrix[:, part].long() * factors[part]).sum(1)
+    for some_columns in torch.split(columns, HASHED_COLUMNS):
+        hashes += (matrix[:, some_columns].long() * factors[some_columns]).sum(1)
     _, inverse = torch.unique(mix(hashes), return_inverse=True)
     first = _first_of_each(inverse)
     if not bool((matrix[first[inverse]] == matrix).all()):

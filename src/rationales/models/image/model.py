@@ -230,8 +230,8 @@ class ImageModel(ModuleModel):
         """(R, classes) logits of preprocessed images (R, channels, H, W), in single precision."""
         device, dtype = self.device_and_dtype
         pixels = pixels.to(device=device, dtype=dtype)
-        parts = torch.split(pixels, self._budget(pixels[:1]))
-        outputs = [image_logits(self.module, part).float() for part in parts]
+        pieces = torch.split(pixels, self._budget(pixels[:1]))
+        outputs = [image_logits(self.module, piece).float() for piece in pieces]
         return class_logits(self.head, torch.cat(outputs))
 
     def _probabilities(self, pixels: Tensor) -> Tensor:

@@ -121,10 +121,10 @@ def translate(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 def _block_name(layer: str) -> str:
     """`stages.1.1.branch2a` for `res3b_branch2a` and `bn3b_branch2a`."""
-    place, _, branch = layer.removeprefix("res").removeprefix("bn").partition("_")
-    stage, block = int(place[0]) - 2, ord(place[1]) - ord("a")
+    block_name, _, branch = layer.removeprefix("res").removeprefix("bn").partition("_")
+    stage, block = int(block_name[0]) - 2, ord(block_name[1]) - ord("a")
     if not (0 <= stage < len(BLOCKS) and 0 <= block < BLOCKS[stage]):
-        raise DataError(f"there is no block {place} in this network")
+        raise DataError(f"there is no block {block_name} in this network")
     return f"stages.{stage}.{block}.{branch}"
 
 

@@ -131,7 +131,7 @@ class ImageTextBatch(Batch):
 
     def forward_from(self, piece: Piece, values: Tensor) -> Tensor:
         # copies: a model may modify either in place, and both are views of one tensor
-        pixels, embeddings = (part.clone() for part in self._split(values))
+        pixels, embeddings = (values_of_part.clone() for values_of_part in self._split(values))
         tokens = piece.size - self.patches
         return self._logits(piece, pixels, lambda words: embeddings[:, :tokens].to(words))
 

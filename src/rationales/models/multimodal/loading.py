@@ -97,7 +97,7 @@ def split_preprocessor(preprocessor: Any) -> tuple[Any, Any]:
 def is_image_text_preprocessor(preprocessor: Any) -> bool:
     """Whether this is a tuple of a tokenizer and an image processor, or a processor that holds both."""
     if isinstance(preprocessor, (tuple, list)):
-        return len(preprocessor) == 2 and any(hasattr(part, "get_vocab") for part in preprocessor)
+        return len(preprocessor) == 2 and any(hasattr(component, "get_vocab") for component in preprocessor)
     return hasattr(preprocessor, "tokenizer") and hasattr(preprocessor, "image_processor")
 
 

@@ -60,10 +60,10 @@ class PairNetwork(nn.Module):
 
     def forward(self, pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(R, classes)."""
-        places = self.places(pixel_values).flatten(2).mT  # (R, P, width)
-        words = self.words(input_ids) * attention_mask[..., None].to(places.dtype)
+        features = self.places(pixel_values).flatten(2).mT  # (R, P, width)
+        words = self.words(input_ids) * attention_mask[..., None].to(features.dtype)
         text = self.text(words.sum(1))  # (R, width)
-        both = torch.cat([places, text[:, None].expand_as(places)], -1)
+        both = torch.cat([features, text[:, None].expand_as(features)], -1)
         fit: Tensor = self.compare(both).amax(1)
         return self.classifier(torch.cat([fit, text], -1))  # type: ignore[no-any-return]  # torch has no types for it
 

@@ -34,10 +34,10 @@ class EmbeddingChoice:
     def message(self) -> str:
         """What was chosen and why, for people."""
         listed = [f"{_quoted(name)} {value:.2f}" for name, value in self.informativeness]
-        others = f"; the others: {', '.join(listed[1:])}" if listed[1:] else ""
+        further_candidates = f"; the others: {', '.join(listed[1:])}" if listed[1:] else ""
         return (
             f"replaced words become the embedding {listed[0]}, of the candidates the one that tells the model least "
-            f"(0: nothing, 1: all{others}); name a baseline to decide yourself"
+            f"(0: nothing, 1: all{further_candidates}); name a baseline to decide yourself"
         )
 
 
@@ -57,14 +57,14 @@ def choose_baseline(
             vector = baselines.vector(name, tokenizer, embedding)
         except OptionError:  # the tokenizer has no such token
             continue
-        if not any(torch.equal(vector, other) for other in vectors.values()):
+        if not any(torch.equal(vector, earlier_vector) for earlier_vector in vectors.values()):
             vectors[name] = vector
     with torch.no_grad():
         empty = _probabilities(network, [None], before, after, 0)[0] if before or after else None
-        room = limit - len(before) - len(after)
+        max_text_tokens = limit - len(before) - len(after)
         values = [
             _informativeness(_probabilities(network, list(vectors.values()), before, after, length), empty)
-            for length in sorted({min(length, room) for length in LENGTHS})
+            for length in sorted({min(length, max_text_tokens) for length in LENGTHS})
         ]
     mean = torch.stack(values).mean(0).tolist()
     order = sorted(range(len(mean)), key=lambda number: round(mean[number], DIGITS))

@@ -55,7 +55,7 @@ class PromptEncoder:
         prompts = [template.fill(probe)[0] for probe in _PROBES]
         rows = [plain.tokens([prompt])[0] for prompt in prompts]
         shortest = min(len(row.ids) for row in rows)
-        common = len(list(takewhile(lambda place: len({row.ids[place] for row in rows}) == 1, range(shortest))))
+        common = len(list(takewhile(lambda position: len({row.ids[position] for row in rows}) == 1, range(shortest))))
         # the label words follow the row's last token, so that a row has at least one
         common = min(common, shortest - 1)
         before_text = [number for number in range(common) if rows[0].extents[number][1] <= len(template.pieces[0])]
@@ -113,7 +113,7 @@ class PromptEncoder:
             if not inside:
                 raise InputError(f"the tokenizer returns no tokens for {source.title}; there is nothing to explain")
             ranges.append((inside[0], inside[-1] + 1))
-        cuts = [0, *(cut for part in ranges for cut in part), len(tokens.ids)]
+        cuts = [0, *(cut for token_range in ranges for cut in token_range), len(tokens.ids)]
         frame = SpecialTokens(
             [tokens.ids[cuts[i] : cuts[i + 1]] for i in range(0, len(cuts), 2)], None, [0] * len(ranges)
         )
@@ -174,12 +174,12 @@ class RowSettings:
 
     def check_room(self, fixed: int, texts: int, encoder: PromptEncoder) -> None:
         """Raise a ModelError if the template leaves no room for the text."""
-        room = self.limit - fixed
-        if room < MIN_ROOM * texts:
+        text_tokens = self.limit - fixed
+        if text_tokens < MIN_ROOM * texts:
             template = len(encoder.prefix_ids) + fixed
             raise ModelError(
                 f"the template takes {template} tokens and the labels {self.label_tokens} of the {self.context} that "
-                f"the model takes, which leaves {max(room, 0)} for the text, and {MIN_ROOM * texts} are needed; "
+                f"the model takes, which leaves {max(text_tokens, 0)} for the text, and {MIN_ROOM * texts} are needed; "
                 "shorten the template, for instance by an example"
             )
 
@@ -199,7 +199,7 @@ def _units(text: str, unit: UnitKind, extents: Sequence[Extent]) -> list[Extent]
 
 def _clipped(extent: Extent, begin: int, size: int) -> Extent:
     """The extent relative to `begin`, within `size` characters."""
-    start, end = (min(max(place - begin, 0), size) for place in extent)
+    start, end = (min(max(position - begin, 0), size) for position in extent)
     return start, end
 
 

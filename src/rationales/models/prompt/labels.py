@@ -59,7 +59,8 @@ class LabelTree:
             )
         ]
         ancestors = torch.tensor(
-            [[prefix[: len(other)] == other for other in nodes] for prefix in nodes], dtype=torch.bool
+            [[prefix[: len(shorter_prefix)] == shorter_prefix for shorter_prefix in nodes] for prefix in nodes],
+            dtype=torch.bool,
         ).view(len(nodes), len(nodes))
         (step_label, step_readout, step_token), (stop_label, stop_readout, stop_token) = map(_columns, (steps, stops))
         return cls(

@@ -50,8 +50,8 @@ class PromptModel(TextModel):
 
     def facts(self) -> dict[str, str]:
         """The properties shown in a shell or notebook."""
-        shown = self.template.text if len(self.template.text) <= 60 else self.template.text[:57] + "..."
-        prompt = {"prompt": repr(shown), "labels": label_list(self.labels)}
+        template_text = self.template.text if len(self.template.text) <= 60 else self.template.text[:57] + "..."
+        prompt = {"prompt": repr(template_text), "labels": label_list(self.labels)}
         of = "the whole prompt" if self.explain_prompt else "the text"
         return super().facts() | prompt | {"unit": f"{self.unit} of {of}"}
 

@@ -205,14 +205,14 @@ def _visible(position: Tensor, lengths: Tensor, tree: LabelTree, prefix: int) ->
     """(1 or R, 1, T, P + T) bool: the prefix, the text up to the token itself, and the ancestors of a label's node."""
     size, device = position.shape[1] - tree.nodes, position.device
     causal = torch.ones(size, size, dtype=torch.bool, device=device).tril()[None]
-    seen = causal
+    visible = causal
     if tree.nodes:
         rows = len(position)
         to_nodes = torch.zeros(rows, size, tree.nodes, dtype=torch.bool, device=device)
         real = torch.arange(size, device=device) < lengths[:, None]
         below = torch.cat([real[:, None].expand(-1, tree.nodes, -1), tree.ancestors.expand(rows, -1, -1)], 2)
-        seen = torch.cat([torch.cat([causal.expand(rows, -1, -1), to_nodes], 2), below], 1)
-    return torch.cat([seen.new_ones(len(seen), seen.shape[1], prefix), seen], 2)[:, None]
+        visible = torch.cat([torch.cat([causal.expand(rows, -1, -1), to_nodes], 2), below], 1)
+    return torch.cat([visible.new_ones(len(visible), visible.shape[1], prefix), visible], 2)[:, None]
 
 
 def _additive(visible: Tensor, dtype: torch.dtype) -> Tensor:

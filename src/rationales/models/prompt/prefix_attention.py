@@ -92,9 +92,9 @@ class _SharedPrefixAttention(torch.autograd.Function):
     ) -> Tensor:
         attended = torch.empty_like(query)
         log_normaliser = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
-        for block in _blocks(query, key, prefix_key):
-            part = _Block(query, key, prefix_key, mask, scale, block)
-            row_weights, prefix_weights = part.scores()
+        for ranges in _blocks(query, key, prefix_key):
+            block = _Block(query, key, prefix_key, mask, scale, ranges)
+            row_weights, prefix_weights = block.scores()
             peak = (
                 torch.maximum(row_weights.amax(-1), prefix_weights.amax(-1))
                 if prefix_weights.shape[-1]
@@ -105,9 +105,9 @@ class _SharedPrefixAttention(torch.autograd.Function):
                 prefix_weights.sub_(peak[..., None]).exp_(),
             )
             total = row_weights.sum(-1) + prefix_weights.sum(-1)
-            mixed = part.times_rows(row_weights, value) + part.times_prefix(prefix_weights, prefix_value)
-            part.write(attended, mixed / total[..., None].to(mixed.dtype))
-            part.write(log_normaliser, peak + total.log())
+            mixed = block.times_rows(row_weights, value) + block.times_prefix(prefix_weights, prefix_value)
+            block.write(attended, mixed / total[..., None].to(mixed.dtype))
+            block.write(log_normaliser, peak + total.log())
         ctx.save_for_backward(query, key, value, prefix_key, prefix_value, mask, attended, log_normaliser)
         ctx.scale = scale
         return attended
@@ -117,19 +117,19 @@ class _SharedPrefixAttention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, prefix_key, prefix_value, mask, attended, log_normaliser = ctx.saved_tensors
         to_query, to_key, to_value = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
-        for block in _blocks(query, key, prefix_key):
-            part = _Block(query, key, prefix_key, mask, ctx.scale, block)
-            outer = part.read(gradient)
-            row_weights, prefix_weights = part.scores()
-            normaliser = part.read(log_normaliser)[..., None]
+        for ranges in _blocks(query, key, prefix_key):
+            block = _Block(query, key, prefix_key, mask, ctx.scale, ranges)
+            outer = block.read(gradient)
+            row_weights, prefix_weights = block.scores()
+            normaliser = block.read(log_normaliser)[..., None]
             row_weights, prefix_weights = row_weights.sub_(normaliser).exp_(), prefix_weights.sub_(normaliser).exp_()
-            change = (outer * part.read(attended)).sum(-1, keepdim=True).float()
-            to_value[part.rows] += part.onto_rows(row_weights, outer)
-            row_weights.mul_(part.against_rows(outer, value).float().sub_(change))
-            prefix_weights.mul_(part.against_prefix(outer, prefix_value).float().sub_(change))
-            mixed = part.times_rows(row_weights, key) + part.times_prefix(prefix_weights, prefix_key)
-            part.write(to_query, mixed * ctx.scale)
-            to_key[part.rows] += part.onto_rows(row_weights, part.query) * ctx.scale
+            change = (outer * block.read(attended)).sum(-1, keepdim=True).float()
+            to_value[block.rows] += block.onto_rows(row_weights, outer)
+            row_weights.mul_(block.against_rows(outer, value).float().sub_(change))
+            prefix_weights.mul_(block.against_prefix(outer, prefix_value).float().sub_(change))
+            mixed = block.times_rows(row_weights, key) + block.times_prefix(prefix_weights, prefix_key)
+            block.write(to_query, mixed * ctx.scale)
+            to_key[block.rows] += block.onto_rows(row_weights, block.query) * ctx.scale
         return to_query, to_key, to_value, None, None, None, None
 
 
@@ -159,8 +159,8 @@ class _Block:
 
     def read(self, values: Tensor) -> Tensor:
         """(R, heads, T, ...) -> (groups, r, heads per group, t, ...)."""
-        part = values[self.rows, :, self.tokens]
-        return _unflatten(part, 1, (self.groups, -1)).transpose(0, 1)
+        selected = values[self.rows, :, self.tokens]
+        return _unflatten(selected, 1, (self.groups, -1)).transpose(0, 1)
 
     def write(self, target: Tensor, values: Tensor) -> None:
         """The inverse of `read`."""

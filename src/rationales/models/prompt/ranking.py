@@ -56,8 +56,8 @@ def read_ranking(reply: str, words: Sequence[str]) -> WordRanking:
     named: dict[str, None] = {}
     for item in _SEPARATORS.split(reply):
         phrase = _NUMBERING.sub("", item)
-        parts = [phrase] if _plain(phrase) in positions else phrase.split()
-        named |= dict.fromkeys(word for part in parts if (word := _plain(part)))
+        phrases = [phrase] if _plain(phrase) in positions else phrase.split()
+        named |= dict.fromkeys(word for words in phrases if (word := _plain(words)))
     known = [word for word in named if word in positions]
     for number, word in enumerate(known):
         order += positions[word]

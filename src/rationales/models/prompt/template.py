@@ -36,10 +36,12 @@ class PromptTemplate:
     instruction: str = ""
 
     def __post_init__(self) -> None:
-        for place in (TEXT, PAIR):
-            count = self.text.count(place)
+        for placeholder in (TEXT, PAIR):
+            count = self.text.count(placeholder)
             if count > 1:
-                raise OptionError(f"the template has {count} places {place}; a text is read once, so leave one of them")
+                raise OptionError(
+                    f"the template has {count} places {placeholder}; a text is read once, so leave one of them"
+                )
         if TEXT not in self.text:
             raise OptionError(f"the template has no place {TEXT}; write {TEXT} where the text goes")
         if self.has_pair and self.text.index(PAIR) < self.text.index(TEXT):
@@ -103,13 +105,13 @@ class PromptTemplate:
 
     def _cut(self, prompt: str, *, special_tokens: bool) -> RenderedTemplate:
         """The prompt cut at its places, without spaces at its end."""
-        places = [place for place in (TEXT, PAIR) if _SENTINELS[place] in prompt]
-        if TEXT not in places:
+        placeholders = [placeholder for placeholder in (TEXT, PAIR) if _SENTINELS[placeholder] in prompt]
+        if TEXT not in placeholders:
             raise OptionError("the chat template leaves the user's text out; check the template of the tokenizer")
         pieces: list[str] = []
         remaining = prompt
-        for place in places:
-            before, _, remaining = remaining.partition(_SENTINELS[place])
+        for placeholder in placeholders:
+            before, _, remaining = remaining.partition(_SENTINELS[placeholder])
             pieces.append(before)
         end = remaining.rstrip(" ")
         if self.separator is not None:

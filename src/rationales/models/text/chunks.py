@@ -56,9 +56,9 @@ class _FlatLists:
     def gather(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(items, columns) of these lists, one after the other; and for each item the place of its list."""
         counts = self.counts[numbers]
-        place = np.repeat(np.arange(len(numbers)), counts)
+        list_number = np.repeat(np.arange(len(numbers)), counts)
         shift = self.begins[numbers] + counts - np.cumsum(counts)
-        return self.values[np.arange(len(place)) + shift[place]], place
+        return self.values[np.arange(len(list_number)) + shift[list_number]], list_number
 
 
 def _with_room(values: np.ndarray, size: int) -> np.ndarray:
@@ -96,14 +96,14 @@ class ChunkTable:
         if numbers.min() == _NO_CHUNK:
             return None
         ids, _ = self.tokens.gather(numbers)
-        table, place = self.words.gather(numbers)
-        starts, ends, counts = table[:, 0] + begins[place], table[:, 1] + begins[place], table[:, 2]
+        table, chunk_number = self.words.gather(numbers)
+        starts, ends, counts = table[:, 0] + begins[chunk_number], table[:, 1] + begins[chunk_number], table[:, 2]
         if counts.max() > longest:
             return None
         owner = np.repeat(np.arange(len(counts)), counts)
         extents = list(zip(starts.tolist(), ends.tolist(), strict=True))
-        part = TextPart(ids[:, 0].tolist(), extents, owner.tolist())
-        return assemble(source, [part], self.frame, limit, overlap)
+        text_part = TextPart(ids[:, 0].tolist(), extents, owner.tolist())
+        return assemble(source, [text_part], self.frame, limit, overlap)
 
     def _learn(self, chunks: set[str], tokenizer: Any) -> None:
         """Tokenize the chunks that are not known yet, all in one call."""
@@ -165,8 +165,12 @@ def _settings(tokenizer: Any) -> tuple[Any, ...] | None:
     backend = getattr(tokenizer, "backend_tokenizer", None) if own_class else None
     if backend is None or backend.truncation is not None or backend.padding is not None:
         return None
-    parts = (backend.normalizer, backend.pre_tokenizer, backend.model)
-    if tuple(type(part).__name__ for part in parts) != ("BertNormalizer", "BertPreTokenizer", "WordPiece"):
+    components = (backend.normalizer, backend.pre_tokenizer, backend.model)
+    if tuple(type(component).__name__ for component in components) != (
+        "BertNormalizer",
+        "BertPreTokenizer",
+        "WordPiece",
+    ):
         return None
     added = backend.get_added_tokens_decoder().values()
     if any(token.lstrip or token.rstrip or token.single_word or not token.content.split() for token in added):
@@ -174,7 +178,7 @@ def _settings(tokenizer: Any) -> tuple[Any, ...] | None:
     contents = tuple(token.content for token in added)
     if any(len(content.split()) > 1 for content in contents):
         return None
-    states = tuple(part.__getstate__() for part in parts[:2])
+    states = tuple(component.__getstate__() for component in components[:2])
     return id(backend), backend.get_vocab_size(), *states, contents
 
 

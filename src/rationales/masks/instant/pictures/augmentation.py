@@ -40,7 +40,7 @@ class TrainingPictures:
         pixels = image.pixels[first_row : first_row + height, first_column : first_column + width]
         return ImageInput(np.ascontiguousarray(pixels[:, ::-1] if mirrored < 0.5 else pixels), image.name)
 
-    def drawn(self, count: int, generator: torch.Generator) -> list[ImageInput]:
+    def draw(self, count: int, generator: torch.Generator) -> list[ImageInput]:
         """`count` random pictures, cropped; those that cannot be read are replaced by others."""
         pictures: list[ImageInput] = []
         failures = 0

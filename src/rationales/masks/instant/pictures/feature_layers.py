@@ -104,7 +104,7 @@ def picture_features(
 
     The explained output is the log-odds of the class.
     """
-    seen: dict[tuple[str, int], Tensor] = {}
+    layer_outputs: dict[tuple[str, int], Tensor] = {}
     layer_calls = {(layer.name, layer.call): layer for layer in layers}
 
     def replace_output(name: str, call: int, output: Tensor) -> Tensor | None:
@@ -112,22 +112,24 @@ def picture_features(
         if layer is None:
             return None
         if not layer.gradient:
-            seen[name, call] = output.detach().clone()  # a later module may overwrite it in place
+            layer_outputs[name, call] = output.detach().clone()  # a later module may overwrite it in place
             return None
         leaf = output if output.requires_grad else output.detach().requires_grad_()
-        seen[name, call] = leaf
+        layer_outputs[name, call] = leaf
         return leaf.clone()
 
     names = {layer.name for layer in layers}
     with torch.enable_grad(), _watched(batch.module, replace_output, names):
         logits = class_logits(batch.head, image_logits(batch.module, batch.values[inputs])).to(batch.dtype)
-        missing = [f"{layer.name} (call {layer.call + 1})" for layer in layers if (layer.name, layer.call) not in seen]
+        missing = [
+            f"{layer.name} (call {layer.call + 1})" for layer in layers if (layer.name, layer.call) not in layer_outputs
+        ]
         if missing:
             raise ModelError(
                 f"the model has no feature maps of {', '.join(missing)}, which its masker reads; train a masker for "
                 "the model as it is now"
             )
-        outputs = [seen[layer.name, layer.call] for layer in layers]
+        outputs = [layer_outputs[layer.name, layer.call] for layer in layers]
         explained = explained_output(batch.head, logits, target(logits.detach()), "log-odds").sum()
         leaves = [output for output, layer in zip(outputs, layers, strict=True) if layer.gradient]
         layer_gradients = iter(torch.autograd.grad(explained, leaves))

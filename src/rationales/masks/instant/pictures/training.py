@@ -189,7 +189,7 @@ class _PictureTraining:
     def _loss(self) -> Tensor:
         """Loss of the next step: mean of Eq. 8 over some pictures on one baseline, for the mask or at a drawn size."""
         generator = _generator(self.settings.seed, self.step)
-        images = self.pictures.drawn(self.settings.inputs, generator)
+        images = self.pictures.draw(self.settings.inputs, generator)
         number = int(torch.randint(len(TRAINING_BASELINES), (1,), generator=generator))
         batch = _batch(self.model, images, TRAINING_BASELINES[number], self.settings.seed)
         explained: list[Tensor] = []
@@ -199,9 +199,9 @@ class _PictureTraining:
             if logits.shape[-1] > 1 and self.settings.other_target_share:
                 likely = logits.topk(min(LIKELY_CLASSES, logits.shape[-1]), -1).indices
                 column = torch.randint(1, likely.shape[1], (len(logits), 1), generator=generator)
-                other = torch.rand(len(logits), generator=generator) < self.settings.other_target_share
+                is_other_target = torch.rand(len(logits), generator=generator) < self.settings.other_target_share
                 alternative = likely.gather(1, column.to(likely.device))[:, 0]
-                target = torch.where(other.to(target.device), alternative, target)
+                target = torch.where(is_other_target.to(target.device), alternative, target)
             explained.append(target)
             return target
 
