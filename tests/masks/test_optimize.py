@@ -89,11 +89,11 @@ class TestEqualsTheLiteralAlgorithm:
         ids=lambda value: "+".join(value),
     )  # fmt: skip
     def test_every_term_can_be_switched(self, settings, literal):
-        self.compare("softmax", replace(QUIET, steps=12, **settings), LiteralSettings(12, **literal), target=2)
+        self.compare("softmax", replace(QUIET, steps=6, **settings), LiteralSettings(6, **literal), target=2)
 
     @pytest.mark.parametrize(("head", "target"), [("sigmoid", 0), ("sigmoid", 1), ("multi-label", 1)])
     def test_every_kind_of_head(self, head, target):
-        self.compare(head, replace(QUIET, steps=12), LiteralSettings(12), target)
+        self.compare(head, replace(QUIET, steps=6), LiteralSettings(6), target)
 
     def compare(self, head, settings, literal, target):
         model, encoded = prepared(TEXTS[1:2] + TEXTS[3:4], head)
@@ -113,7 +113,7 @@ class TestEqualsTheLiteralAlgorithm:
 class TestCompany:
     """float64, so that what is left is a difference in kind and not in rounding."""
 
-    NOISY = replace(ONE_MASK, steps=20, stop="steps")
+    NOISY = replace(ONE_MASK, steps=10, stop="steps")
 
     def optimized_keep(self, model, encoded, settings, budget=None):
         with model.frozen():
@@ -194,7 +194,7 @@ class TestStopping:
         with model.frozen():
             batch = model.batch(encoded)
             batch.budget = 100
-            optimize(batch, torch.zeros(len(TEXTS), dtype=torch.long), MaskSettings(steps=30), shares.append)
+            optimize(batch, torch.zeros(len(TEXTS), dtype=torch.long), MaskSettings(steps=20), shares.append)
         assert shares == sorted(shares)
         assert shares[-1] == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -80,23 +81,39 @@ def explain(model, pictures, method, **arguments):
     return explain_any(model, pictures, method=method, options=QUICK.get(method, {}), **arguments)
 
 
-@pytest.mark.parametrize("method", EVERY)
+@functools.lru_cache(maxsize=8)
+def results_together(method):
+    """All pictures in one batch; what several tests compare with is computed once."""
+    return explain(model_of(network()), PICTURES, method)
+
+
+@functools.lru_cache(maxsize=16)
+def result_alone(method, number):
+    """One picture alone, under a global random state that no test has."""
+    model = model_of(network())
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        return explain(model, PICTURES[number], method)
+
+
+# scope: the tests of a method follow each other, so that they share the results above
+@pytest.mark.parametrize("method", EVERY, scope="class")
 class TestEveryMethod:
     def test_alone_equals_in_a_batch_in_any_order(self, method):
-        model = model_of(network())
-        together = explain(model, PICTURES, method)
-        backwards = explain(model, PICTURES[::-1], method)[::-1]
-        for picture, mine, theirs in zip(PICTURES, together, backwards, strict=True):
-            alone = explain(model, picture, method)
+        backwards = explain(model_of(network()), PICTURES[::-1], method)[::-1]
+        for number, (mine, theirs) in enumerate(zip(results_together(method), backwards, strict=True)):
+            alone = result_alone(method, number)
             assert np.allclose(mine.scores, alone.scores, atol=TOLERANCE)
             assert np.allclose(mine.scores, theirs.scores, atol=TOLERANCE)
             assert mine.target == alone.target
             assert mine.scores.std() > 0
 
     def test_same_seed_same_bits(self, method):
-        model = model_of(network())
-        first, second = explain(model, PICTURES, method, seed=7), explain(model, PICTURES, method, seed=7)
-        assert all(np.array_equal(mine.scores, theirs.scores) for mine, theirs in zip(first, second, strict=True))
+        second = explain(model_of(network()), PICTURES, method)
+        assert all(
+            np.array_equal(mine.scores, theirs.scores)
+            for mine, theirs in zip(results_together(method), second, strict=True)
+        )
 
     def test_the_budget_changes_nothing(self, method):
         model = model_of(network().double())
@@ -112,13 +129,12 @@ class TestEveryMethod:
         assert torch.allclose(scores[1], scores[2], atol=1e-9)
 
     def test_global_randomness_is_neither_read_nor_moved(self, method):
-        model = model_of(network())
+        model, expected = model_of(network()), result_alone(method, 0)
         torch.manual_seed(1)
         before = torch.random.get_rng_state()
-        first = explain(model, PICTURES[0], method)
+        result = explain(model, PICTURES[0], method)
         assert torch.equal(before, torch.random.get_rng_state())
-        torch.manual_seed(2)
-        assert np.array_equal(first.scores, explain(model, PICTURES[0], method).scores)
+        assert np.array_equal(result.scores, expected.scores)
 
     def test_model_is_left_as_it_was(self, method):
         module = network().train()
@@ -146,7 +162,7 @@ class TestEveryMethod:
         assert not any(_hooks(submodule) for submodule in module.modules())
 
     def test_scores_are_finite_one_per_pixel(self, method):
-        for result in explain(model_of(network()), PICTURES, method):
+        for result in results_together(method):
             assert result.units == Grid(SIDE, SIDE)
             assert result.scores.shape == (SIDE * SIDE,)
             assert np.isfinite(result.scores).all()
@@ -171,16 +187,14 @@ class TestEveryMethod:
             explain(model_of(module), PICTURES[:1], method, names=["the second"])
 
     def test_works_where_gradients_are_switched_off(self, method):
-        model = model_of(network())
-        expected = explain(model, PICTURES[0], method)
+        model, expected = model_of(network()), result_alone(method, 0)
         with torch.no_grad():
             assert np.array_equal(explain(model, PICTURES[0], method).scores, expected.scores)
         with torch.inference_mode():
             assert np.array_equal(explain(model, PICTURES[0], method).scores, expected.scores)
 
     def test_smoothing_brings_neighbours_together(self, method):
-        model = model_of(network())
-        plain, smoothed = explain(model, PICTURES[0], method), explain(model, PICTURES[0], method, smooth=3.0)
+        plain, smoothed = result_alone(method, 0), explain(model_of(network()), PICTURES[0], method, smooth=3.0)
         rough = [np.abs(np.diff(result.scores.reshape(SIDE, SIDE))).mean() for result in (plain, smoothed)]
         assert rough[1] < rough[0]
 
@@ -233,19 +247,17 @@ class TestEveryMethod:
             with pytest.raises(ModelError, match=r"no gradients with respect to its input.*use .*occlusion"):
                 explain(model, PICTURES[0], method)
         else:
-            plain = explain(model_of(module), PICTURES[0], method)
+            plain = result_alone(method, 0)
             assert np.allclose(explain(model, PICTURES[0], method).scores, plain.scores, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("method", [name for name in EVERY if "gradients" in METHODS[name].needs])
 def test_a_model_may_overwrite_what_it_reads(method):
     """Some normalise in place. What is overwritten is a copy, each time."""
-    module = network()
-    plain = explain(model_of(module), PICTURES, method)
-    again = explain(model_of(Overwriting(module)), PICTURES, method)
+    again = explain(model_of(Overwriting(network())), PICTURES, method)
     assert all(
         np.allclose(mine.scores, overwritten.scores, atol=TOLERANCE)
-        for mine, overwritten in zip(plain, again, strict=True)
+        for mine, overwritten in zip(results_together(method), again, strict=True)
     )
 
 
