@@ -51,11 +51,11 @@ demo: $(PACKAGE) ## explain a text and a photograph with the models that come al
 
 test: setup ## the tests, without the slow ones and those for an accelerator
 	@mkdir -p "$(TMPDIR)"
-	$(SMALL) $(BIN)/python -m pytest -n $(WORKERS)
+	$(SMALL) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 coverage: setup ## the tests with a report of the lines they run; writes coverage/html/index.html
 	@mkdir -p "$(TMPDIR)" coverage
-	$(SMALL) $(BIN)/python -m coverage run -m pytest -n $(WORKERS)
+	$(SMALL) $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage html --quiet
 	$(BIN)/python -m coverage report

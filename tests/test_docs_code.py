@@ -40,8 +40,8 @@ def is_code(block: CodeBlock) -> bool:
 
 
 def takes_long(words: list[str]) -> bool:
-    """Commands that train a network, or optimise a mask of 50,000 pixels, wherever they stand."""
-    return "--list" not in words and ("dry-run" in words[:2] or "--image" in words)
+    """Commands that train a network on images, or optimise a mask of 50,000 pixels, wherever they stand."""
+    return "--list" not in words and ("dry-run" in words[:2] or bool({"--image", "--images"} & {*words}))
 
 
 def commands(block: CodeBlock) -> list[str]:
