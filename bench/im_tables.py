@@ -54,7 +54,7 @@ class Results:
     """Everything that comes back: an archive of the tables, one Markdown file of all, and the log."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.began, self.reported = out, time.monotonic(), time.monotonic()
+        self.out, self.began, self.reported, self.step_began = out, *[time.monotonic()] * 3
         self.files: dict[str, str] = {}
         self.reports: dict[str, str] = {}
         self.lines: list[str] = []
@@ -66,10 +66,11 @@ class Results:
         print(self.lines[-1], flush=True)
 
     def progress(self, share: float) -> None:
-        """Tell the share of a step that is done, not too often."""
-        if time.monotonic() - self.reported > REPORT_SECONDS:
-            self.reported = time.monotonic()
-            self.tell(f"   {100 * share:.0f} %")
+        """Tell the share of a step that is done and the time that it still needs at this pace, not too often."""
+        now = time.monotonic()
+        if now - self.reported > REPORT_SECONDS and share > 0:
+            self.reported = now
+            self.tell(f"   {100 * share:.0f} %, about {(now - self.step_began) * (1 - share) / share:.0f} s left")
 
     def add(self, name: str, report: ExperimentReport) -> None:
         """Store a table and write all files again."""
@@ -149,7 +150,7 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
             results.tell(f"== {name}: left out, {remaining:.1f} minutes remain and about {STEPS[name]:g} are needed")
             continue
         results.tell(f"== {name}: about {STEPS[name]:g} of {remaining:.1f} minutes")
-        began = time.monotonic()
+        began = results.step_began = time.monotonic()
         try:
             if name == "multirc":
                 _add_long_texts(workspace, results)

@@ -21,7 +21,7 @@ from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.retraining import classifier_training, labelled_tokens
 from rationales.evaluation.retraining.data_split import divide
-from rationales.evaluation.retraining.reduced_texts import reduced_texts
+from rationales.evaluation.retraining.reduced_texts import fillable_texts, reduced_texts
 from rationales.evaluation.retraining.roar import RoarVariant, roar, roar_tables
 from rationales.evaluation.retraining.settings import RetrainingSettings
 from rationales.evaluation.retraining.significance import roar_tests
@@ -110,6 +110,16 @@ class TestReducedTexts:
         filler = Filler(*known_filler({0: {"soup": 1.0}, 1: {"cold": 1.0}, 2: {"day": 1.0}}), "known")
         (source,) = reduced_texts(self.encoded("the old boat"), [np.array([2.0, 0.0, 1.0])], 0.7, "fill", filler)
         assert source.text == "soup old day"
+
+    def test_texts_are_filled_in_chunks_and_those_without_scores_stay(self, monkeypatch):
+        monkeypatch.setattr("rationales.evaluation.retraining.reduced_texts.TEXTS_AT_ONCE", 2)
+        filler = Filler(*known_filler({position: {"soup": 1.0} for position in range(3)}), "known")
+        encoded = self.encoded("the old boat", "a good day", "good", "an old day", "a cold boat")
+        scores = [np.array([1.0, 0.0, 0.0]), None, None, np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0])]
+        expected = ["soup old boat", "a good day", "good", "an soup day", "a cold soup"]
+        for fillable in (None, fillable_texts(encoded, filler)):
+            filled = reduced_texts(encoded, scores, 0.1, "fill", filler, fillable=fillable)
+            assert [source.text for source in filled] == expected
 
     def test_mistakes(self):
         with pytest.raises(OptionError, match="roar-bert needs a masked language model"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from rationales.evaluation.protocols import DELETE, Protocol
 from rationales.evaluation.retraining.classifier_training import RetrainingTask, train_tasks
 from rationales.evaluation.retraining.data_split import check_classes, divide, labels_of
 from rationales.evaluation.retraining.labelled_tokens import tokenize_texts
-from rationales.evaluation.retraining.reduced_texts import reduced_texts
+from rationales.evaluation.retraining.reduced_texts import fillable_texts, reduced_texts
 from rationales.evaluation.retraining.result_files import (
     ResultFiles,
     data_fingerprint,
@@ -224,13 +225,15 @@ def _reduced_cells(
     progress: Progress | None,
 ) -> dict[CellKey, list[TextInput]]:
     """The texts without their best words: for each way of removal, each entry and each level."""
-    keys = [(variant, number, level) for variant in variants for number in range(len(scores)) for level in levels]
     cells: dict[CellKey, list[TextInput]] = {}
-    for done, (variant, number, level) in enumerate(keys, start=1):
-        texts = reduced_texts(sets.encoded, scores[number], level, variant.removal, variant.filler, seed)
-        cells[variant.name, number, level] = texts
-        if progress is not None:
-            progress(done / len(keys))
+    total = len(variants) * len(scores) * len(levels)
+    for variant in variants:
+        fillable = fillable_texts(sets.encoded, variant.filler) if variant.filler is not None else None
+        for number, level in product(range(len(scores)), levels):
+            texts = reduced_texts(sets.encoded, scores[number], level, variant.removal, variant.filler, seed, fillable)
+            cells[variant.name, number, level] = texts
+            if progress is not None:
+                progress(len(cells) / total)
     return cells
 
 
