@@ -24,7 +24,7 @@ from rationales.evaluation.retraining.data_split import divide
 from rationales.evaluation.retraining.reduced_texts import fillable_texts, reduced_texts
 from rationales.evaluation.retraining.roar import RoarVariant, roar, roar_tables
 from rationales.evaluation.retraining.settings import RetrainingSettings
-from rationales.evaluation.retraining.significance import roar_tests
+from rationales.evaluation.retraining.significance import roar_tests, with_tests
 from rationales.evaluation.retraining.starting_points import starting_point
 from rationales.evaluation.tables.statistics import welch
 from rationales.evaluation.tables.table import Cell, Table, TableRow
@@ -51,6 +51,11 @@ class TestKnownAnswer:
         tests = {(test.metric, test.first, test.second): test for test in roar_tests(table)}
         assert tests["roar@10%", "occlusion", "random"].adjusted < 0.01
         assert tests["roar@10%", "occlusion", "random"].difference < -0.2
+
+    def test_tests_are_of_the_rows_that_a_table_has(self, table):
+        assert with_tests(table).remarks == table.remarks
+        alone = with_tests(replace(table, rows=table.rows[:1]))
+        assert not any("random" in remark for remark in alone.remarks if "t-tests" in remark)
 
     def test_the_table_says_what_was_done(self, table):
         text = str(table)

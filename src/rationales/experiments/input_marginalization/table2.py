@@ -13,6 +13,7 @@ from rationales.evaluation.entries import MethodEntry
 from rationales.evaluation.protocols import DELETE, FILL
 from rationales.evaluation.retraining.roar import RoarVariant, roar_tables
 from rationales.evaluation.retraining.settings import OWN_ENCODER, RetrainingSettings
+from rationales.evaluation.retraining.significance import with_tests
 from rationales.evaluation.sampling import evenly
 from rationales.evaluation.tables.statistics import welch
 from rationales.evaluation.tables.table import Table, short
@@ -85,7 +86,7 @@ def retrained_tables(workspace: Workspace, rows: Sequence[str], names: Sequence[
         known |= _retrain(workspace, rows, names)
     titles = [title_of(row) for row in rows]
     selected = {
-        name: replace(known[name], rows=tuple(row for row in known[name].rows if row.title in titles))
+        name: with_tests(replace(known[name], rows=tuple(row for row in known[name].rows if row.title in titles)))
         for name in names
         if name in known
     }
