@@ -33,6 +33,7 @@ from rationales.experiments.input_marginalization.tables import TABLES, matrix_p
 from rationales.experiments.input_marginalization.workspace import MULTIRC, SOURCES, Workspace
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_bytes, write_text
+from rationales.models.batch import execution
 from rationales.models.delta import DELTA_FOLDER, ENCODER_PACKAGE
 
 STEPS = {  # what is computed, in the order of its importance -> minutes on an H200, estimated
@@ -196,10 +197,12 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="texts of each data set; by default all of SST, 700, 500 of MultiRC")
     parser.add_argument("--train-texts", type=int, help=f"training texts of ROAR, by default {table2.TRAIN_TEXTS}")
     parser.add_argument("--samples", type=int, help="samples of LIME, by default 1000")
+    parser.add_argument("--gpu-share", type=float, help="of the free GPU memory, where two runs share a GPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tiny", action="store_true", help="a dry run: few texts, few samples, tiny random models")
     args = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
     results = Results(args.out)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(
