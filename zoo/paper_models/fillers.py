@@ -243,7 +243,8 @@ def tune_filler(
     dev_tokens = tested_tokens("sst-dev", tiny, tested_share)
     tried: list[dict[str, Any]] = []
     torch.set_float32_matmul_precision("high")
-    for batch, epochs in TUNED_BATCHES.items():
+    for largest, epochs in TUNED_BATCHES.items():
+        batch = min(largest, len(rows) // 2)
         restore(model, initial)
         optim = adam(model, TUNED_RATE)
         steps = 2 if tiny else epochs * (len(rows) // batch)
