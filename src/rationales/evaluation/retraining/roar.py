@@ -306,9 +306,11 @@ def _recipe(variant: RoarVariant, sets: _Sets, settings: RetrainingSettings) -> 
     how = "deleted" if variant.filler is None else f"filled in together by {variant.filler.name}"
     texts = f"{len(sets.train_labels)} training and {len(sets.test_labels)} test texts"
     together = " (trained together)" if settings.together else ""
+    classifiers = f"{settings.seeds} classifier{'' if settings.seeds == 1 else 's'}"
+    epochs = f"{settings.epochs} epoch{'' if settings.epochs == 1 else 's'}"
     batches = f"batches of {settings.batch_size}{' texts of similar length' if settings.by_length else ''}"
     return (
         f"{variant.name}: the best {levels} % of the words (rounded down, at least one) {how} in {texts}; "
-        f"{settings.seeds} classifiers each{together}, {settings.epochs} epochs, Adam {settings.learning_rate:g} "
-        f"falling linearly, {batches}, {settings.max_length} tokens."
+        f"{classifiers} each{together}, {epochs}, Adam {settings.learning_rate:g} falling linearly, "
+        f"{batches}, {settings.max_length} tokens."
     )
