@@ -33,6 +33,7 @@ from rationales.experiments.input_marginalization.tables import TABLES, matrix_p
 from rationales.experiments.input_marginalization.workspace import MULTIRC, SOURCES, Workspace
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_bytes, write_text
+from rationales.models.batch import execution
 from rationales.models.delta import DELTA_FOLDER, ENCODER_PACKAGE
 
 STEPS = {  # what is computed, in the order of its importance -> minutes on an H200, estimated
@@ -54,7 +55,7 @@ class Results:
     """Everything that comes back: an archive of the tables, one Markdown file of all, and the log."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.began, self.reported = out, time.monotonic(), time.monotonic()
+        self.out, self.began, self.reported, self.step_began = out, *[time.monotonic()] * 3
         self.files: dict[str, str] = {}
         self.reports: dict[str, str] = {}
         self.lines: list[str] = []
@@ -66,10 +67,11 @@ class Results:
         print(self.lines[-1], flush=True)
 
     def progress(self, share: float) -> None:
-        """Tell the share of a step that is done, not too often."""
-        if time.monotonic() - self.reported > REPORT_SECONDS:
-            self.reported = time.monotonic()
-            self.tell(f"   {100 * share:.0f} %")
+        """Tell the share of a step that is done and the time that it still needs at this pace, not too often."""
+        now = time.monotonic()
+        if now - self.reported > REPORT_SECONDS and share > 0:
+            self.reported = now
+            self.tell(f"   {100 * share:.0f} %, about {(now - self.step_began) * (1 - share) / share:.0f} s left")
 
     def add(self, name: str, report: ExperimentReport) -> None:
         """Store a table and write all files again."""
@@ -149,7 +151,7 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
             results.tell(f"== {name}: left out, {remaining:.1f} minutes remain and about {STEPS[name]:g} are needed")
             continue
         results.tell(f"== {name}: about {STEPS[name]:g} of {remaining:.1f} minutes")
-        began = time.monotonic()
+        began = results.step_began = time.monotonic()
         try:
             if name == "multirc":
                 _add_long_texts(workspace, results)
@@ -195,10 +197,12 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="texts of each data set; by default all of SST, 700, 500 of MultiRC")
     parser.add_argument("--train-texts", type=int, help=f"training texts of ROAR, by default {table2.TRAIN_TEXTS}")
     parser.add_argument("--samples", type=int, help="samples of LIME, by default 1000")
+    parser.add_argument("--gpu-share", type=float, help="of the free GPU memory, where two runs share a GPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tiny", action="store_true", help="a dry run: few texts, few samples, tiny random models")
     args = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
     results = Results(args.out)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(

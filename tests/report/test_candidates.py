@@ -83,7 +83,7 @@ class TestViews:
         assert "<img" not in section
         assert "&lt;script&gt;" in section
         assert "&lt;b&gt;" in section
-        assert "<strong>good</strong> .900" in section
+        assert "<strong>good</strong> <small>.900 →" in section
 
     def test_command(self, tmp_path):
         page = tmp_path / "why.html"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,15 +127,6 @@ class TestMasking:
         assert torch.equal(masked.target, ids.gather(1, masked.position))
         assert masked.weight.sum(1).tolist() == [3, 1]
 
-    def test_as_bert_was_trained_a_tenth_keeps_its_word_and_a_tenth_gets_another(self):
-        torch.manual_seed(0)
-        ids = torch.full((400, 102), 9)
-        ids[:, 0], ids[:, -1] = SPECIAL.cls, SPECIAL.sep
-        masked = mask_tokens(ids, SPECIAL, 0.15, varied=True)
-        shown = masked.ids.gather(1, masked.position)[masked.weight.bool()]
-        shares = [float((shown == token).float().mean()) for token in (SPECIAL.mask, 9)]
-        assert shares == pytest.approx([0.8 + 0.1 / 50, 0.1 + 0.1 / 50], abs=0.02)
-
     def test_a_fresh_change_leaves_the_encoder_as_it_is(self, encoder):
         model = fresh_filler(encoder, 3).eval()
         ids = torch.tensor([[2, 9, 8, 7, 3]])
@@ -193,6 +185,56 @@ class TestFigures:
         training, validation = classifiers.split_groups(rows, 0.2, np.random.default_rng(0))
         assert (len(training), len(validation)) == (32, 8)
         assert not set(training.group) & set(validation.group)
+
+    def test_a_classifier_is_confirmed_on_groups_that_it_was_not_chosen_by(self):
+        class ByLength(torch.nn.Module):
+            """Class 1 for the texts whose second token is even."""
+
+            def __init__(self):
+                super().__init__()
+                self.config = SimpleNamespace(num_labels=2)
+                self.unused = torch.nn.Parameter(torch.zeros(1))
+
+            def forward(self, input_ids, **_):
+                even = (input_ids[:, 1] % 2 == 0).float()
+                return SimpleNamespace(logits=torch.stack([1 - even, even], 1))
+
+        label = [0, 0, 1] * 8
+        groups = [i // 3 for i in range(24)]
+        rows = token_rows([[2, 6 if value else 5, 3] for value in label], label=label, group=groups)
+        figures = classifiers.confirmation(ByLength(), rows, frequent_label=0, pad=0)
+        assert (figures["accuracy"], figures["most frequent label"]) == (1.0, pytest.approx(2 / 3))
+        assert figures["p"] == pytest.approx(2 / 2**8)  # eight groups differ in the same direction
+        assert figures["significant"]
+        constant = token_rows([[2, 5, 3]] * 24, label=label, group=groups)
+        assert not classifiers.confirmation(ByLength(), constant, frequent_label=0, pad=0)["significant"]
+
+    def test_a_classifier_that_is_not_confirmed_is_not_stored(self, carry, encoder, tmp_path, monkeypatch):
+        monkeypatch.setattr(classifiers, "confirmation", lambda *_: {"significant": False, "p": 0.5})
+        task = classifiers.Task(
+            "minilm-multirc", ("false", "true"), "multirc-train", ("multirc-test",),
+            (classifiers.Setting(1e-4, 1, 2),), confirmed=True,
+        )  # fmt: skip
+        item = train.Item(task.name, "classifiers", partial(classifiers.train_classifier, task))
+        results = train.run([item], carry, encoder, tmp_path, tmp_path, minutes=1, seed=0, tiny=False)
+        assert "test accuracy" not in results["minilm-multirc"]  # nor was the test file read
+        assert not (tmp_path / "classifiers.tar").exists()
+        assert "not stored" in train.table(results)
+
+    def test_training_starts_from_the_encoder_of_another_classifier(self, encoder, tmp_path):
+        torch.manual_seed(0)
+        source = classifiers.fresh_classifier(encoder, ("a", "b", "c"))
+        initial = state_of(source)
+        with torch.no_grad():
+            source.bert.encoder.layer[0].output.dense.bias += 1.0
+        save_delta(tmp_path / "source", low_rank_change(initial, state_of(source), 2) | classifiers.head_of(source),
+                   source.config)  # fmt: skip
+        model = classifiers.fresh_classifier(encoder, ("a", "b"))
+        head = model.classifier.weight.clone()
+        classifiers.start_from(model, tmp_path / "source", encoder)
+        change = model.bert.encoder.layer[0].output.dense.bias - initial["bert.encoder.layer.0.output.dense.bias"]
+        assert torch.allclose(change, torch.ones_like(change), atol=1e-3)
+        assert torch.equal(model.classifier.weight, head)
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,10 @@ from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.retraining import classifier_training, labelled_tokens
 from rationales.evaluation.retraining.data_split import divide
-from rationales.evaluation.retraining.reduced_texts import reduced_texts
+from rationales.evaluation.retraining.reduced_texts import fillable_texts, reduced_texts
 from rationales.evaluation.retraining.roar import RoarVariant, roar, roar_tables
 from rationales.evaluation.retraining.settings import RetrainingSettings
-from rationales.evaluation.retraining.significance import roar_tests
+from rationales.evaluation.retraining.significance import roar_tests, with_tests
 from rationales.evaluation.retraining.starting_points import starting_point
 from rationales.evaluation.tables.statistics import welch
 from rationales.evaluation.tables.table import Cell, Table, TableRow
@@ -51,6 +51,11 @@ class TestKnownAnswer:
         tests = {(test.metric, test.first, test.second): test for test in roar_tests(table)}
         assert tests["roar@10%", "occlusion", "random"].adjusted < 0.01
         assert tests["roar@10%", "occlusion", "random"].difference < -0.2
+
+    def test_tests_are_of_the_rows_that_a_table_has(self, table):
+        assert with_tests(table).remarks == table.remarks
+        alone = with_tests(replace(table, rows=table.rows[:1]))
+        assert not any("random" in remark for remark in alone.remarks if "t-tests" in remark)
 
     def test_the_table_says_what_was_done(self, table):
         text = str(table)
@@ -110,6 +115,16 @@ class TestReducedTexts:
         filler = Filler(*known_filler({0: {"soup": 1.0}, 1: {"cold": 1.0}, 2: {"day": 1.0}}), "known")
         (source,) = reduced_texts(self.encoded("the old boat"), [np.array([2.0, 0.0, 1.0])], 0.7, "fill", filler)
         assert source.text == "soup old day"
+
+    def test_texts_are_filled_in_chunks_and_those_without_scores_stay(self, monkeypatch):
+        monkeypatch.setattr("rationales.evaluation.retraining.reduced_texts.TEXTS_AT_ONCE", 2)
+        filler = Filler(*known_filler({position: {"soup": 1.0} for position in range(3)}), "known")
+        encoded = self.encoded("the old boat", "a good day", "good", "an old day", "a cold boat")
+        scores = [np.array([1.0, 0.0, 0.0]), None, None, np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0])]
+        expected = ["soup old boat", "a good day", "good", "an soup day", "a cold soup"]
+        for fillable in (None, fillable_texts(encoded, filler)):
+            filled = reduced_texts(encoded, scores, 0.1, "fill", filler, fillable=fillable)
+            assert [source.text for source in filled] == expected
 
     def test_mistakes(self):
         with pytest.raises(OptionError, match="roar-bert needs a masked language model"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -211,3 +213,27 @@ def test_short_texts_are_filled_in_beside_a_long_one_that_comes_first(monkeypatc
     together = filler.fill(encoded, kept)
     alone = [filler.fill([item], [marks])[0] for item, marks in zip(encoded, kept, strict=True)]
     assert [source.text for source in together] == [source.text for source in alone]
+
+
+def test_texts_that_were_read_before_are_filled_in_the_same_way():
+    filler = Filler(*tiny_filler(), "tiny")
+    encoded = encode(["the soup was cold", "a dull joke", "the bridge was old , but nobody laughed"])
+    fillable = filler.fillable(encoded)
+    assert fillable.units_are_words == [True, True, True]
+    for selected in ([0, 1, 2], [2, 0], [1, 1]):
+        inputs = [encoded[number] for number in selected]
+        kept = [np.arange(len(item.units)) != position for position, item in enumerate(inputs)]
+        assert filler.fill(inputs, kept, fillable) == filler.fill(inputs, kept)
+
+
+def test_units_that_are_no_words_are_matched_by_their_characters():
+    """A token-wise classifier: removing one piece of a word replaces the whole word."""
+    module, tokenizer = tiny_filler()
+    filler = Filler(module, tokenizer, "tiny")
+    (words,) = encode(["the soup was cold"])
+    units = tuple(unit._replace(end=unit.start + 2, text=unit.text[:2]) for unit in words.units)
+    pieces = replace(words, units=units)
+    fillable = filler.fillable([pieces])
+    assert fillable.units_are_words == [False]
+    kept = np.array([True, False, True, True])
+    assert filler.fill([pieces], [kept], fillable) == filler.fill([words], [kept])

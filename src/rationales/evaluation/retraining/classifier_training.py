@@ -24,7 +24,7 @@ from rationales.models.classes import Head, output_logits
 
 TEST_BATCH = 1024  # texts in a forward pass of the test
 BYTES_PER_WEIGHT = 48  # of a classifier in training: weights, gradients, Adam's moments, stacked and not, activations
-MEMORY_SHARE = 0.5  # of what is available, for the classifiers that are trained together
+MEMORY_SHARE = 0.8  # of what is available (on a GPU 0.6 of the free memory), for classifiers trained together
 MAX_TOGETHER = 60
 
 

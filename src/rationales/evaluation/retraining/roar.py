@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from rationales.evaluation.protocols import DELETE, Protocol
 from rationales.evaluation.retraining.classifier_training import RetrainingTask, train_tasks
 from rationales.evaluation.retraining.data_split import check_classes, divide, labels_of
 from rationales.evaluation.retraining.labelled_tokens import tokenize_texts
-from rationales.evaluation.retraining.reduced_texts import reduced_texts
+from rationales.evaluation.retraining.reduced_texts import fillable_texts, reduced_texts
 from rationales.evaluation.retraining.result_files import (
     ResultFiles,
     data_fingerprint,
@@ -224,13 +225,15 @@ def _reduced_cells(
     progress: Progress | None,
 ) -> dict[CellKey, list[TextInput]]:
     """The texts without their best words: for each way of removal, each entry and each level."""
-    keys = [(variant, number, level) for variant in variants for number in range(len(scores)) for level in levels]
     cells: dict[CellKey, list[TextInput]] = {}
-    for done, (variant, number, level) in enumerate(keys, start=1):
-        texts = reduced_texts(sets.encoded, scores[number], level, variant.removal, variant.filler, seed)
-        cells[variant.name, number, level] = texts
-        if progress is not None:
-            progress(done / len(keys))
+    total = len(variants) * len(scores) * len(levels)
+    for variant in variants:
+        fillable = fillable_texts(sets.encoded, variant.filler) if variant.filler is not None else None
+        for number, level in product(range(len(scores)), levels):
+            texts = reduced_texts(sets.encoded, scores[number], level, variant.removal, variant.filler, seed, fillable)
+            cells[variant.name, number, level] = texts
+            if progress is not None:
+                progress(len(cells) / total)
     return cells
 
 
@@ -303,9 +306,11 @@ def _recipe(variant: RoarVariant, sets: _Sets, settings: RetrainingSettings) -> 
     how = "deleted" if variant.filler is None else f"filled in together by {variant.filler.name}"
     texts = f"{len(sets.train_labels)} training and {len(sets.test_labels)} test texts"
     together = " (trained together)" if settings.together else ""
+    classifiers = f"{settings.seeds} classifier{'' if settings.seeds == 1 else 's'}"
+    epochs = f"{settings.epochs} epoch{'' if settings.epochs == 1 else 's'}"
     batches = f"batches of {settings.batch_size}{' texts of similar length' if settings.by_length else ''}"
     return (
         f"{variant.name}: the best {levels} % of the words (rounded down, at least one) {how} in {texts}; "
-        f"{settings.seeds} classifiers each{together}, {settings.epochs} epochs, Adam {settings.learning_rate:g} "
-        f"falling linearly, {batches}, {settings.max_length} tokens."
+        f"{classifiers} each{together}, {epochs}, Adam {settings.learning_rate:g} falling linearly, "
+        f"{batches}, {settings.max_length} tokens."
     )

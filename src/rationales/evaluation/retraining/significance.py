@@ -10,6 +10,9 @@ from rationales.evaluation.entries import RANDOM
 from rationales.evaluation.tables.statistics import holm, welch
 from rationales.evaluation.tables.table import Table, short
 
+ONE_SEED = "One seed: no t-test. Train at least two, better five."
+TESTS = ", two-sample t-tests (Welch, over seeds):"  # what a remark with tests has after the name of its column
+
 
 @dataclass(frozen=True)
 class RoarTest:
@@ -40,9 +43,13 @@ def roar_tests(table: Table) -> list[RoarTest]:
 
 
 def with_tests(table: Table) -> Table:
-    """The table with its tests among the remarks: against random scores first, then between methods."""
+    """The table with its tests among the remarks: against random scores first, then between methods.
+
+    Tests that are among the remarks already, of these or of further rows, are left out.
+    """
+    table = replace(table, remarks=tuple(line for line in table.remarks if line != ONE_SEED and TESTS not in line))
     if len(table.inputs) < 2:
-        return replace(table, remarks=(*table.remarks, "One seed: no t-test. Train at least two, better five."))
+        return replace(table, remarks=(*table.remarks, ONE_SEED))
     titles = {row.title for row in table.rows if row.method == RANDOM}
     all_tests = roar_tests(table)
     lines = []
@@ -53,7 +60,7 @@ def with_tests(table: Table) -> Table:
             f"{test.first} − {test.second} {short(test.difference)}, p = {_p(test.p)} (Holm {_p(test.adjusted)})"
             for test in tests
         ]
-        lines.append(f"{metric}, two-sample t-tests (Welch, over seeds): {'; '.join(written)}.")
+        lines.append(f"{metric}{TESTS} {'; '.join(written)}.")
     return replace(table, remarks=(*table.remarks, *lines))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rationales.evaluation.collecting import Progress, progress_of_step
 from rationales.evaluation.entries import MethodEntry
 from rationales.evaluation.sanity.check import COLUMNS, SanitySettings, sanity_check
 from rationales.evaluation.tables.table import Table
@@ -37,9 +38,12 @@ def sanity(workspace: Workspace) -> ExperimentReport:
     keys = workspace.available([SST2, ESNLI])
     titled: list[TitledTable] = []
     for number, key in enumerate(keys):
-        titled.append((f"{workspace.texts(key).source.title}, random head", _table(workspace, key, rows, False), None))
-        workspace.progress((number + 1) / (len(keys) + 1))
-    titled.append(("SST-2, all weights random, in steps", _table(workspace, SST2, rows, True), None))
+        progress = progress_of_step(workspace.progress, number, len(keys) + 1)
+        table = _table(workspace, key, rows, cascade=False, progress=progress)
+        titled.append((f"{workspace.texts(key).source.title}, random head", table, None))
+    progress = progress_of_step(workspace.progress, len(keys), len(keys) + 1)
+    table = _table(workspace, SST2, rows, cascade=True, progress=progress)
+    titled.append(("SST-2, all weights random, in steps", table, None))
     titled = [(title, table, reference_row(rows)) for title, table, _ in titled]
     sections = [
         ("The paper's own figures (BERT-base)", published(("", "row", "SST-2", "e-SNLI"), PUBLISHED)),
@@ -48,7 +52,7 @@ def sanity(workspace: Workspace) -> ExperimentReport:
     return make_report("im-sanity: random weights (Table A5)", titled, claims(titled), sections)
 
 
-def _table(workspace: Workspace, key: str, rows: Sequence[str], cascade: bool) -> Table:
+def _table(workspace: Workspace, key: str, rows: Sequence[str], cascade: bool, progress: Progress | None) -> Table:
     limit = min(CASCADE_TEXTS, workspace.request.limit or CASCADE_TEXTS) if cascade else None
     texts = workspace.texts(key, limit)
     entries = [MethodEntry(ROWS[row].method, method=workspace.method(ROWS[row]), title=ROWS[row].title) for row in rows]
@@ -60,6 +64,7 @@ def _table(workspace: Workspace, key: str, rows: Sequence[str], cascade: bool) -
         cascade=cascade,
         settings=SanitySettings(runs=runs),
         seed=workspace.request.seed,
+        progress=progress,
         cache=workspace.request.cache,
     )
     workspace.tell(f"{texts.source.title}: {'all weights' if cascade else 'the head'} random, {runs} times")

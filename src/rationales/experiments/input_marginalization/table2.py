@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from rationales.data import read_data
+from rationales.data import Example, read_data
 from rationales.evaluation.entries import MethodEntry
 from rationales.evaluation.protocols import DELETE, FILL
 from rationales.evaluation.retraining.roar import RoarVariant, roar_tables
 from rationales.evaluation.retraining.settings import OWN_ENCODER, RetrainingSettings
+from rationales.evaluation.retraining.significance import with_tests
 from rationales.evaluation.sampling import evenly
 from rationales.evaluation.tables.statistics import welch
 from rationales.evaluation.tables.table import Table, short
@@ -39,10 +40,12 @@ from rationales.experiments.input_marginalization.rows import (
 from rationales.experiments.input_marginalization.workspace import SST2, Workspace
 from rationales.experiments.registry import ExperimentReport
 from rationales.models.delta import encoder_folder
+from rationales.models.text.model import TextModel
 
 TRAIN_TEXTS = 5000  # of SST-2's 67,349 phrases and sentences
 SEEDS = 5
 LEARNING_RATE = 1e-4  # the paper's 2e-5 is for thirteen times as many steps
+COUNTED_TEXTS = 300  # training texts whose tokens are counted for an estimate of the work
 NOT_BETTER = 0.01  # accuracy by which IM would have to be lower than leave-one-out to count as better
 ROAR, ROAR_BERT, ROAR_TUNED = "roar", "roar-bert", "roar-bert-sst2"
 TITLES = {ROAR: "ROAR (deleted)", ROAR_BERT: "ROAR-BERT (filled in)", ROAR_TUNED: "ROAR-BERT-SST2 (tuned filler)"}
@@ -83,7 +86,7 @@ def retrained_tables(workspace: Workspace, rows: Sequence[str], names: Sequence[
         known |= _retrain(workspace, rows, names)
     titles = [title_of(row) for row in rows]
     selected = {
-        name: replace(known[name], rows=tuple(row for row in known[name].rows if row.title in titles))
+        name: with_tests(replace(known[name], rows=tuple(row for row in known[name].rows if row.title in titles)))
         for name in names
         if name in known
     }
@@ -114,6 +117,9 @@ def _retrain(workspace: Workspace, rows: Sequence[str], names: Sequence[str]) ->
         f"ROAR: {cells} sets of texts x {settings.seeds} seeds = {cells * settings.seeds} classifiers, each on "
         f"{len(train)} texts, {settings.epochs} epochs"
     )
+    workspace.tell(
+        f"ROAR: about {_training_operations(texts.model, train, cells, settings) / 1e12:,.0f} TFLOP of training"
+    )
     tables = roar_tables(
         texts.model, texts.examples, entries, chosen, train=train, settings=settings, seed=request.seed,
         progress=request.progress, cache=request.cache, coarse=request.tf32,
@@ -122,6 +128,17 @@ def _retrain(workspace: Workspace, rows: Sequence[str], names: Sequence[str]) ->
     workspace.tell(f"ROAR: {cells * settings.seeds} classifiers in {seconds:.1f} s, scoring included")
     tables = [_without_path(table, str(encoder)) for table in tables]
     return {variant.name: table for variant, table in zip(chosen, tables, strict=True)}
+
+
+def _training_operations(model: TextModel, train: Sequence[Example], cells: int, settings: RetrainingSettings) -> float:
+    """Floating point operations of all classifiers: six for each token and weight of the encoder, embeddings apart."""
+    sample = evenly(train, COUNTED_TEXTS)
+    encoded = model.encode([model.read(example.raw_input(), example.name) for example in sample])
+    sampled_tokens = sum(min(len(row.ids), settings.max_length) for text in encoded for row in text.rows)
+    tokens = sampled_tokens * len(train) / len(sample)
+    module = model.networks[0].module
+    weights = sum(weight.numel() for name, weight in module.named_parameters() if "_embeddings" not in name)
+    return 6.0 * weights * tokens * settings.epochs * cells * settings.seeds
 
 
 def _without_path(table: Table, path: str) -> Table:

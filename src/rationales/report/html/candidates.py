@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from rationales.pipeline.word_candidates import Candidate, CandidateList
+from rationales.report.html.document import scrollable
 from rationales.report.html.marked_text import display_text, escape
 from rationales.report.wording import candidate_figures, candidates_sentence
 
 
 def candidates_section(candidates: CandidateList) -> str:
-    """A table with a row for each word; words of the text and of the filler are escaped."""
+    """A table with a row for each word and a column for each candidate; words are escaped."""
+    columns = max((len(word.candidates) for word in candidates.words), default=0)
     rows = "".join(
-        f'<tr><th scope="row">{display_text(word.unit.text.strip())}</th><td>'
-        + (", ".join(map(_candidate, word.candidates)) or "cannot be masked")
-        + "</td></tr>"
+        f'<tr><th scope="row">{display_text(word.unit.text.strip())}</th>'
+        + ("".join(map(_candidate, word.candidates)) or f'<td colspan="{columns or 1}">cannot be masked</td>')
+        + "</tr>"
         for word in candidates.words
     )
+    title = "Candidates for each word"
     return (
-        '<section class="candidates"><h2>Candidates for each word</h2>'
+        f'<section class="candidates"><h2>{title}</h2>'
         f"<p>{display_text(candidates_sentence(candidates))}</p>"
-        f"<table><tbody>{rows}</tbody></table></section>"
+        f"{scrollable(f'<table><tbody>{rows}</tbody></table>', title)}</section>"
     )
 
 
 def _candidate(candidate: Candidate) -> str:
     tag = "strong" if candidate.is_original else "span"
-    return f"<{tag}>{display_text(candidate.word)}</{tag}> {escape(candidate_figures(candidate))}"
+    return (
+        f"<td><{tag}>{display_text(candidate.word)}</{tag}> <small>{escape(candidate_figures(candidate))}</small></td>"
+    )

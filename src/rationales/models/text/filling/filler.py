@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from rationales.models.text.filling.filler_rows import FillerRows
 from rationales.models.text.filling.prediction import MaskedLanguageModel
 from rationales.models.text.text_sources import rewrite
-from rationales.models.text.tokens import EncodedText, TextInput, encode
+from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
 from rationales.rationale_parts import Unit
 
 
@@ -67,8 +68,8 @@ class Filler(MaskedLanguageModel):
         masked.scatter_(1, torch.where(units < 0, rows.table.units, units), value=True)
         size = count + without_original
 
-        def best(likelihoods: Tensor, allowed: Tensor) -> Tensor:
-            usable = likelihoods.masked_fill(~allowed, -torch.inf)
+        def best(logits: Tensor, allowed: Tensor) -> Tensor:
+            usable = logits.float().log_softmax(-1).masked_fill(~allowed, -torch.inf)
             proposals = int((usable >= np.log(threshold)).sum(1).max()) if threshold else size
             values, ids = usable.topk(max(1, min(proposals, usable.shape[1])), dim=1)
             return torch.stack([values, ids.to(values.dtype)], -1)  # exact: tokens are far fewer than 2^24
@@ -112,8 +113,8 @@ class Filler(MaskedLanguageModel):
         at_home = rows.home[inputs[pair_edit]] == pair_row[:, None]  # (P, n)
         tokens = torch.full(removed.shape, -1, device=removed.device)
 
-        def best(likelihoods: Tensor, allowed: Tensor) -> Tensor:
-            return likelihoods.masked_fill(~allowed, -torch.inf).argmax(1)
+        def best(logits: Tensor, allowed: Tensor) -> Tensor:
+            return logits.masked_fill(~allowed, -torch.inf).argmax(1)
 
         remaining = masked.clone()
         while bool(remaining.any()):
@@ -124,30 +125,65 @@ class Filler(MaskedLanguageModel):
             remaining = remaining & ~predicted
         return tokens
 
-    def fill(self, inputs: Sequence[EncodedText], kept: Sequence[np.ndarray]) -> list[TextInput]:
+    def fillable(self, inputs: Sequence[EncodedText]) -> FillableTexts:
+        """These texts divided into words, for `fill`; a text that is given several times is read once."""
+        distinct = {id(encoded): encoded for encoded in inputs}
+        sources, limit = [encoded.source for encoded in distinct.values()], self.limit
+        texts = [
+            encode(source, self.tokenizer, "word", limit, 0, tokenization)
+            for source, tokenization in zip(sources, tokenize(sources, self.tokenizer), strict=True)
+        ]
+        return FillableTexts(list(distinct.values()), texts, self.read(texts))
+
+    def fill(
+        self, inputs: Sequence[EncodedText], kept: Sequence[np.ndarray], fillable: FillableTexts | None = None
+    ) -> list[TextInput]:
         """Each text with the words of the units that are not kept replaced by likely ones, all at once.
 
         kept: (units,) bool for each text. Units need not be words. A word that cannot be masked is left out.
+        `fillable`: the same inputs and perhaps others, read before, where they are filled in repeatedly.
         """
         if not inputs:
             return []
-        words_by_id: dict[int, EncodedText] = {}
-        for encoded in inputs:
-            if id(encoded) not in words_by_id:
-                words_by_id[id(encoded)] = encode(encoded.source, self.tokenizer, "word", self.limit, 0)
-        texts, numbers = list(words_by_id.values()), {key: number for number, key in enumerate(words_by_id)}
-        rows = self.read(texts)
-        removed = np.zeros((len(inputs), rows.table.units), dtype=bool)
-        for line, (encoded, kept_units) in enumerate(zip(inputs, kept, strict=True)):
-            words = words_by_id[id(encoded)].units
-            removed[line, : len(words)] = _overlapping(encoded.units, ~kept_units, words)
-        text_numbers = torch.tensor([numbers[id(encoded)] for encoded in inputs], device=self.device)
-        tokens = self.likeliest(rows, text_numbers, torch.from_numpy(removed).to(self.device)).tolist()
+        fillable = fillable or self.fillable(inputs)
+        numbers = [fillable.numbers[id(encoded)] for encoded in inputs]
+        removed = np.zeros((len(inputs), fillable.rows.table.units), dtype=bool)
+        for line, (encoded, kept_units, number) in enumerate(zip(inputs, kept, numbers, strict=True)):
+            words = fillable.texts[number].units
+            same = fillable.units_are_words[number]
+            removed[line, : len(words)] = ~kept_units if same else _overlapping(encoded.units, ~kept_units, words)
+        text_numbers = torch.tensor(numbers, device=self.device)
+        tokens = self.likeliest(fillable.rows, text_numbers, torch.from_numpy(removed).to(self.device)).cpu().numpy()
         spelled, filled = self.vocabulary.words, list[TextInput]()
-        for number, line, missing in zip(text_numbers.tolist(), tokens, removed, strict=True):
-            replacements = {unit: spelled[token] for unit, token in enumerate(line) if token >= 0}
-            filled.append(rewrite(texts[number], ~missing[: len(texts[number].units)], replacements))
+        for number, line, missing in zip(numbers, tokens, removed, strict=True):
+            text = fillable.texts[number]
+            replacements = {int(unit): spelled[line[unit]] for unit in np.flatnonzero(line >= 0)}
+            filled.append(rewrite(text, ~missing[: len(text.units)], replacements))
         return filled
+
+
+@dataclass(frozen=True, eq=False)
+class FillableTexts:
+    """B inputs divided into words, as a filler reads them: read once, filled in as often as needed."""
+
+    inputs: Sequence[EncodedText]  # as the classifier divides them
+    texts: Sequence[EncodedText]  # divided into words by the filler's tokenizer
+    rows: FillerRows
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """Identity of an input -> its number."""
+        return {id(encoded): number for number, encoded in enumerate(self.inputs)}
+
+    @cached_property
+    def units_are_words(self) -> list[bool]:
+        """Whether the classifier divides a text into the same words as the filler."""
+        pairs = zip(self.inputs, self.texts, strict=True)
+        return [_places(encoded.units) == _places(text.units) for encoded, text in pairs]
+
+
+def _places(units: Sequence[Unit]) -> list[tuple[int, int, int]]:
+    return [(unit.text_index, unit.start, unit.end) for unit in units]
 
 
 def _overlapping(units: Sequence[Unit], removed: np.ndarray, words: Sequence[Unit]) -> np.ndarray:

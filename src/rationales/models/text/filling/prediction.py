@@ -24,7 +24,7 @@ MIN_TOKENS, DEFAULT_TOKENS = 8, 512  # tokens of a segment
 LOGITS_SHARE = 0.1  # of the available memory: logits of the masked words that are predicted together, beside copies
 EDITS_AT_ONCE = 2**22  # tokens of masked rows that are prepared together
 
-Reduce = Callable[[Tensor, Tensor], Tensor]  # log-likelihoods (i, V), allowed (i, V) bool -> (i, ...)
+Reduce = Callable[[Tensor, Tensor], Tensor]  # logits (i, V), allowed (i, V) bool -> (i, ...)
 
 
 class MaskedLanguageModel:
@@ -82,7 +82,7 @@ class MaskedLanguageModel:
         reduce: Reduce,
         predicted: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The edit (I,), word (I,) and `reduce`d log-likelihoods (I, ...) of every predicted word.
+        """The edit (I,), word (I,) and `reduce`d logits (I, ...) of every predicted word.
 
         row: (E,) rows of the filler; masked: (E, n) bool words that are masked; filled: (E, n) tokens that stand in
         their place instead of the mask, -1: none; predicted: (E, n) bool, by default all that are masked.
@@ -105,7 +105,7 @@ class MaskedLanguageModel:
                 boundaries = rows.boundary[rows.input[row[edit[index]]], unit[index]]
                 for member, logits in self._logits(edited, edit[index] - first, position):
                     allowed = self.vocabulary.to(logits.device, logits.shape[1])[boundaries[member]]
-                    values.append(reduce(logits.float().log_softmax(-1), allowed))
+                    values.append(reduce(logits, allowed))
                     order.append(index[member])
         index = torch.cat(order)
         return edit[index], unit[index], _joined(values) if values else torch.zeros(0, 1, 2, device=row.device)
