@@ -135,7 +135,7 @@ def use_packed_encoder(source: Path, folder: Path) -> None:
     sys.path.insert(0, str(folder))
 
 
-def study_settings(tiny: bool) -> StudySettings:
+def study_settings(tiny: bool, networks: int = NETWORKS) -> StudySettings:
     """The paper's maskers, trained together, and fewer steps on reviews."""
     if tiny:
         training = AmlTraining(
@@ -143,7 +143,7 @@ def study_settings(tiny: bool) -> StudySettings:
         )
         plan = MaskerPlan(training, metrics=METRICS[:2], finetuning={"steps": 2, "tune": "head"}, resumable=False)
         return StudySettings(plan, METRICS[:1], TINY_OPTIONS, (*LEFT_OUT, *TINY_LEFT_OUT), timed_seconds=TIMED_SECONDS)
-    plan = MaskerPlan(AmlTraining(networks=NETWORKS), resumable=False)
+    plan = MaskerPlan(AmlTraining(networks=networks), resumable=False)
     return StudySettings(plan, METRICS, OPTIONS, LEFT_OUT, coarse=True, timed_seconds=TIMED_SECONDS)
 
 
@@ -167,8 +167,8 @@ def stages(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, list[Metho
         yield scenario, [row for row in ROWS.values() if row.selected]
 
 
-def run_table1(request: Request, settings: StudySettings, end: float) -> ExperimentReport:
-    """All scenarios of the request, stage by stage; no row is begun after `end`."""
+def run_table1(request: Request, settings: StudySettings, end: float, failed: list[str]) -> ExperimentReport:
+    """All scenarios of the request, stage by stage; no row is begun after `end`. `failed` gets rows with an error."""
     started = time.monotonic()
     scenarios = choose_scenarios(request.rows).scenarios()
     with masker_folder(request.out) as folder:
@@ -178,7 +178,8 @@ def run_table1(request: Request, settings: StudySettings, end: float) -> Experim
                 try:
                     runs[scenario].compute([row], lambda: time.monotonic() > end)
                 except Exception:  # noqa: BLE001 - machine time is scarce: the other rows are still computed
-                    print(f"{scenario.model_name}: {row.title} failed", flush=True)
+                    failed.append(f"{scenario.model_name}: {row.title}")
+                    print(f"{failed[-1]} failed", flush=True)
                     traceback.print_exc()
         tables = {scenario: run.compute(list(ROWS.values()), lambda: True) for scenario, run in runs.items()}
     return table1.report(tables, time.monotonic() - started)
@@ -223,16 +224,23 @@ def archive(out: Path) -> None:
 
 
 def run_all(
-    data: Path, out: Path, minutes: float, limit: int | None, tables: list[str], rows: list[str] | None, tiny: bool
+    data: Path,
+    out: Path,
+    minutes: float,
+    limit: int | None,
+    tables: list[str],
+    rows: list[str] | None,
+    networks: int,
+    tiny: bool,
 ) -> None:
     """Every table in its own folder's table.md; one that fails does not stop the others."""
     torch.set_float32_matmul_precision("high")
     end = time.monotonic() + 60 * minutes
-    settings = study_settings(tiny)
+    settings, failed = study_settings(tiny, networks), list[str]()
     rows = ["sst2", "emotion", "roberta"] if tiny else rows
     marked = ["sst"] if tiny else None
     runs: dict[str, Callable[[Request, float], ExperimentReport]] = {
-        "aml-table1": lambda request, table_end: run_table1(replace(request, rows=rows), settings, table_end),
+        "aml-table1": lambda request, table_end: run_table1(replace(request, rows=rows), settings, table_end, failed),
         "aml-table3": lambda request, _: table3.reproduce(replace(request, rows=marked), settings),
         "aml-table4": lambda request, _: table4.reproduce(request, settings),
         "aml-table5": lambda request, _: table5.reproduce(request, settings),
@@ -250,6 +258,7 @@ def run_all(
         try:
             report = runs[name](request, end - reserved)
         except Exception:  # noqa: BLE001 - machine time is scarce: the other tables are still made
+            failed.append(name)
             traceback.print_exc()
             continue
         log(f"== {name}: done")
@@ -257,6 +266,8 @@ def run_all(
             report = merge(out)
         write_report(report, name, out)
         archive(out)
+    if failed:
+        raise SystemExit(f"with errors, see above: {'; '.join(failed)}")
 
 
 def main() -> None:
@@ -271,6 +282,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="inputs of a scenario; default: 300")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--rows", nargs="+", help="data sets and encoders of Table 1; several commands can share --out")
+    parser.add_argument("--networks", type=int, default=NETWORKS, help="attribution networks trained at once")
     parser.add_argument("--tiny", action="store_true", help="a dry run: four inputs, one encoder, few steps")
     args = parser.parse_args()
     if args.merge:
@@ -287,7 +299,7 @@ def main() -> None:
         if args.minilm is not None:
             use_packed_encoder(args.minilm, Path(folder))
         limit = 4 if args.tiny else args.limit
-        run_all(args.data, args.out, args.minutes, limit, args.tables, args.rows, args.tiny)
+        run_all(args.data, args.out, args.minutes, limit, args.tables, args.rows, args.networks, args.tiny)
 
 
 if __name__ == "__main__":
