@@ -47,6 +47,11 @@ class SelectedByMetric(Method):
         if not self.candidates or self.draws < 1:
             raise OptionError("give at least one candidate, and at least one draw of each")
 
+    @property
+    def runs_in_half_precision(self) -> bool:
+        """Whether all candidates do."""
+        return all(candidate.runs_in_half_precision for candidate in self.candidates)
+
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of the candidates' names and trained files."""
         named = [(candidate.name, candidate.trained_part_fingerprint()) for candidate in self.candidates]
