@@ -167,14 +167,28 @@ def stages(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, list[Metho
         yield scenario, [row for row in ROWS.values() if row.selected]
 
 
-def run_table1(request: Request, settings: StudySettings, end: float, failed: list[str]) -> ExperimentReport:
-    """All scenarios of the request, stage by stage; no row is begun after `end`. `failed` gets rows with an error."""
+def titles_of(out: Path | None, scenario: Scenario) -> set[str]:
+    """The rows of a scenario that commands with this --out have written."""
+    path = None if out is None else out / "scenarios" / f"{scenario.model_name}.json"
+    return set() if path is None or not path.is_file() else {row.title for row in Table.from_json(path).rows}
+
+
+def run_table1(
+    request: Request, settings: StudySettings, end: float, failed: list[str], missing_from: Path | None = None
+) -> ExperimentReport:
+    """All scenarios of the request, stage by stage; no row is begun after `end`. `failed` gets rows with an error.
+
+    `missing_from`: only rows that are missing in the results of another run.
+    """
     started = time.monotonic()
     scenarios = choose_scenarios(request.rows).scenarios()
     with masker_folder(request.out) as folder:
         runs = {scenario: ScenarioRun.open(scenario, request, settings, folder) for scenario in scenarios}
         for scenario, rows in stages(scenarios):
+            present = titles_of(missing_from, scenario)
             for row in rows:
+                if row.title in present:
+                    continue
                 try:
                     runs[scenario].compute([row], lambda: time.monotonic() > end)
                 except Exception:  # noqa: BLE001 - machine time is scarce: the other rows are still computed
@@ -185,16 +199,21 @@ def run_table1(request: Request, settings: StudySettings, end: float, failed: li
     return table1.report(tables, time.monotonic() - started)
 
 
-def merge(out: Path) -> ExperimentReport:
-    """Table 1 of all rows that commands with this --out have written, without a model."""
+def merge(out: Path, further: Sequence[Path] = ()) -> ExperimentReport:
+    """Table 1 of all rows that commands with these --out have written, without a model; the first folder's rows win."""
     tables: dict[Scenario, Table] = {}
     for scenario in choose_scenarios(None).scenarios():
-        path = out / "scenarios" / f"{scenario.model_name}.json"
-        if path.is_file():
-            table = Table.from_json(path)
-            rows = {row.title: row for row in table.rows}
+        paths = [folder / "scenarios" / f"{scenario.model_name}.json" for folder in (out, *further)]
+        parts = [Table.from_json(path) for path in paths if path.is_file()]
+        if parts:
+            if any(
+                (part.inputs, part.seed, part.model) != (parts[0].inputs, parts[0].seed, parts[0].model)
+                for part in parts
+            ):
+                raise SystemExit(f"{scenario.model_name}: the runs have other inputs, seeds or models")
+            rows = {row.title: row for part in reversed(parts) for row in part.rows}
             ordered = tuple(rows[row.title] for row in ROWS.values() if row.title in rows)
-            tables[scenario] = replace(table, rows=ordered)
+            tables[scenario] = replace(parts[0], rows=ordered)
     if not tables:
         raise SystemExit(f"{out / 'scenarios'} has no rows of Table 1")
     missing = {
@@ -231,6 +250,7 @@ def run_all(
     tables: list[str],
     rows: list[str] | None,
     networks: int,
+    missing_from: Path | None,
     tiny: bool,
 ) -> None:
     """Every table in its own folder's table.md; one that fails does not stop the others."""
@@ -240,7 +260,9 @@ def run_all(
     rows = ["sst2", "emotion", "roberta"] if tiny else rows
     marked = ["sst"] if tiny else None
     runs: dict[str, Callable[[Request, float], ExperimentReport]] = {
-        "aml-table1": lambda request, table_end: run_table1(replace(request, rows=rows), settings, table_end, failed),
+        "aml-table1": lambda request, table_end: run_table1(
+            replace(request, rows=rows), settings, table_end, failed, missing_from
+        ),
         "aml-table3": lambda request, _: table3.reproduce(replace(request, rows=marked), settings),
         "aml-table4": lambda request, _: table4.reproduce(request, settings),
         "aml-table5": lambda request, _: table5.reproduce(request, settings),
@@ -283,10 +305,12 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--rows", nargs="+", help="data sets and encoders of Table 1; several commands can share --out")
     parser.add_argument("--networks", type=int, default=NETWORKS, help="attribution networks trained at once")
+    parser.add_argument("--missing-from", type=Path, help="only rows of Table 1 that this --out of another run lacks")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="with --merge: --out of further runs")
     parser.add_argument("--tiny", action="store_true", help="a dry run: four inputs, one encoder, few steps")
     args = parser.parse_args()
     if args.merge:
-        write_report(merge(args.out), "aml-table1", args.out)
+        write_report(merge(args.out, args.add), "aml-table1", args.out)
         archive(args.out)
         return
     if args.data is None:
@@ -299,7 +323,17 @@ def main() -> None:
         if args.minilm is not None:
             use_packed_encoder(args.minilm, Path(folder))
         limit = 4 if args.tiny else args.limit
-        run_all(args.data, args.out, args.minutes, limit, args.tables, args.rows, args.networks, args.tiny)
+        run_all(
+            args.data,
+            args.out,
+            args.minutes,
+            limit,
+            args.tables,
+            args.rows,
+            args.networks,
+            args.missing_from,
+            args.tiny,
+        )
 
 
 if __name__ == "__main__":
