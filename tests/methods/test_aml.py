@@ -14,6 +14,7 @@ from rationales.errors import OptionError
 from rationales.evaluation.scores.cache import entry_key
 from rationales.masks.instant.aml.example_metrics import EXAMPLE_METRICS
 from rationales.methods import build
+from rationales.methods.gradient.saliency import Saliency
 from rationales.methods.selected_by_metric import CANDIDATES, SelectedByMetric, selected_by_metric
 
 TEXTS = ["Dull.", "I did not like the soup, but the bread wasn't bad at all!", "He laughed and nobody knew why. " * 12]
@@ -135,3 +136,47 @@ class TestSelectedByMetric:
         with pytest.raises(OptionError, match="without against"):
             rationales.explain(model, TEXTS[0], method=selected_by_metric("random", "sufficiency"), target=0, against=1)
         assert torch.is_grad_enabled()
+
+
+def test_a_copy_in_half_precision_serves_only_methods_that_need_neither_gradients_nor_the_models_own_weights():
+    in_half = [name for name in ("random", "lime", "solvex", "occlusion") if build(name).runs_in_half_precision]
+    assert in_half == ["random", "lime", "solvex", "occlusion"]
+    for name in ("aml-pretrained", "aml-finetuned", "marc-instant", "marc", "saliency", "alti", "decompx", "chefer"):
+        assert not build(name).runs_in_half_precision
+    assert not selected_by_metric("marc", "sufficiency").runs_in_half_precision
+    assert selected_by_metric("random", "sufficiency").runs_in_half_precision
+
+
+class TestSharedCandidates:
+    def test_scores_are_computed_once_for_all_metrics_and_are_the_same(self, model, monkeypatch):
+        calls, scores = [], Saliency.scores
+
+        def counted(self, batch, target, progress=None):
+            calls.append(self)
+            return scores(self, batch, target, progress)
+
+        monkeypatch.setattr(Saliency, "scores", counted)
+        computed: dict = {}
+        shared = [selected_by_metric("saliency", metric, computed=computed) for metric in EXAMPLE_METRICS[:3]]
+        together = [
+            [result.scores.tolist() for result in rationales.explain(model, TEXTS, method=item)] for item in shared
+        ]
+        assert len(calls) == len(shared[0].candidates)
+        alone = [
+            [
+                result.scores.tolist()
+                for result in rationales.explain(model, TEXTS, method=selected_by_metric("saliency", metric))
+            ]
+            for metric in EXAMPLE_METRICS[:3]
+        ]
+        assert together == alone
+
+    def test_other_texts_are_not_mixed_up(self, model):
+        computed: dict = {}
+        method = selected_by_metric("random", "comprehensiveness", computed=computed)
+        first = rationales.explain(model, TEXTS[:2], method=method)
+        second = rationales.explain(model, TEXTS[2:], method=method)
+        expected = rationales.explain(model, TEXTS, method=selected_by_metric("random", "comprehensiveness"))
+        assert [result.scores.tolist() for result in (*first, *second)] == [
+            result.scores.tolist() for result in expected
+        ]

@@ -116,8 +116,7 @@ def _scores(
     settings: EvaluationSettings, examples: LoadedExamples, method: Method, progress: Progress | None
 ) -> list[RawScores]:
     """The method's scores of all rows, from the cache where possible."""
-    inside = {"gradients", "attention"} & {*method.needs}  # what a copy in half precision does not have, or not exactly
-    model = settings.model if inside else settings.forward_model
+    model = settings.forward_model if method.runs_in_half_precision else settings.model
     return cached_row_scores(
         model,
         examples.encoded,

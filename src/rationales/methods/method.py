@@ -27,6 +27,10 @@ class Attribution:
     span_scores: Tensor | None = None  # (S, n) scores that the rationale is selected by; None: by `scores`
 
 
+# what a copy in half precision does not have, or not exactly; a masker is refused for other weights
+EXACT_MODEL_NEEDS = frozenset({"gradients", "attention", "a masker", "an AML masker"})
+
+
 @dataclass(frozen=True)
 class Method(ABC):
     """A method with its options; subclasses are frozen dataclasses whose fields carry `help` in their metadata."""
@@ -45,6 +49,11 @@ class Method(ABC):
     rules: ClassVar[tuple[Rule, ...]] = tuple(Rule(share=share) for share in (0.2, 0.3, 0.4, 0.5))
     # selection of the rationale: the first of these rules whose units alone suffice, else the best one
     presets: ClassVar[Presets] = {}
+
+    @property
+    def runs_in_half_precision(self) -> bool:
+        """Whether a copy of the model in half precision, without gradients, gives the method what it needs."""
+        return not EXACT_MODEL_NEEDS & {*self.needs}
 
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of a trained file that the scores depend on besides the options; empty if there is none."""

@@ -7,7 +7,7 @@ candidates: even random scores gain by it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -39,11 +39,18 @@ class SelectedByMetric(Method):
     candidates: tuple[Method, ...] = ()
     metric: str = "comprehensiveness"
     draws: int = 1  # of every candidate, with other random numbers
+    # by candidate, draw and inputs: methods for several metrics that share it compute scores once; no option
+    computed: ClassVar[MutableMapping[Any, Tensor] | None] = None
 
     def __post_init__(self) -> None:
         check_metric(self.metric)
         if not self.candidates or self.draws < 1:
             raise OptionError("give at least one candidate, and at least one draw of each")
+
+    @property
+    def runs_in_half_precision(self) -> bool:
+        """Whether all candidates do."""
+        return all(candidate.runs_in_half_precision for candidate in self.candidates)
 
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of the candidates' names and trained files."""
@@ -59,13 +66,21 @@ class SelectedByMetric(Method):
         for number, (candidate, draw) in enumerate(self._runs()):
             if "gradients" in candidate.needs:
                 batch.check_gradients()
-            rows.append(candidate.scores(_redrawn(batch, draw), target, None).scores.detach())
+            rows.append(self._candidate_scores(batch, target, candidate, draw))
             if progress is not None:
                 progress((number + 1) / (len(self.candidates) * self.draws))
         maps = torch.stack([_padded(batch, scores) for scores in rows])  # (K, I, U)
         best = best_candidates(batch, maps, target, self.metric)
         selected = torch.stack(rows)[best[batch.rows.input], torch.arange(batch.size[0], device=batch.device)]
         return Attribution(selected, steps=best.tolist(), stop=["selected"] * batch.inputs)
+
+    def _candidate_scores(self, batch: TextBatch, target: Tensor, candidate: Method, draw: int) -> Tensor:
+        if self.computed is None:
+            return candidate.scores(_redrawn(batch, draw), target, None).scores.detach()
+        key = (candidate, draw, tuple(batch.rows.key.tolist()), tuple(target.tolist()))
+        if key not in self.computed:
+            self.computed[key] = candidate.scores(_redrawn(batch, draw), target, None).scores.detach()
+        return self.computed[key]
 
     def _runs(self) -> list[tuple[Method, int]]:
         return [(candidate, draw) for candidate in self.candidates for draw in range(self.draws)]
@@ -76,12 +91,22 @@ def selected_by_metric(
     metric: str,
     variants: Sequence[Mapping[str, Any]] | None = None,
     options: Mapping[str, Any] | None = None,
+    computed: MutableMapping[Any, Tensor] | None = None,
 ) -> SelectedByMetric:
     """A method with the oracle that the AML paper gives fAML: for every input the best of its variants by `metric`.
 
     variants: options of each candidate. By default eleven step counts for MaRC, every explained output and reduction
-    for gradient methods (8), and eleven draws for all other methods. options: of all candidates.
+    for gradient methods (8), and eleven draws for all other methods. options: of all candidates. computed: shared by
+    methods of several metrics, so that candidates of the same model and inputs are computed once.
     """
+    method_for_metric = _selected(method, metric, variants, options)
+    object.__setattr__(method_for_metric, "computed", computed)
+    return method_for_metric
+
+
+def _selected(
+    method: str | Method, metric: str, variants: Sequence[Mapping[str, Any]] | None, options: Mapping[str, Any] | None
+) -> SelectedByMetric:
     base = resolve_method(method, options, "text")
     if variants is not None:
         return SelectedByMetric(tuple(_variant(base, variant) for variant in variants), metric)

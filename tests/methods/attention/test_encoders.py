@@ -52,6 +52,21 @@ class TestRestoring:
         assert not any(submodule._forward_hooks for submodule in module.modules())
         assert module.config._attn_implementation == "sdpa"
 
+    def test_products_are_of_full_precision_whatever_is_set_and_the_setting_is_restored(self, name):
+        """Weights of rounded products would not be the model's attention, and parts would not add up."""
+        module, tokenizer = encoder()
+        seen: list[str] = []
+        module.bert.encoder.layer[0].register_forward_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            build(name).scores(text_batch(module, tokenizer), torch.tensor([0, 1]))
+            assert torch.get_float32_matmul_precision() == "high"
+        finally:
+            torch.set_float32_matmul_precision(before)
+        assert seen
+        assert set(seen) == {"highest"}
+
     def test_eager_attention_gives_the_same_scores_as_sdpa(self, name):
         module, tokenizer = encoder()
         fast = rationales.explain(rationales.load(module, tokenizer), TEXTS, method=name)

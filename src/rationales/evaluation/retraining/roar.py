@@ -208,8 +208,8 @@ def _scores(
         batch = model.batch(chunk, seed)
         for entry_number, entry in enumerate(entries):
             report = progress_of_step(progress, chunk_number * len(entries) + entry_number, len(chunks) * len(entries))
-            inside = {"gradients", "attention"} & {*entry.method.needs}
-            network, name = (model, fingerprint) if inside else (forward_model, forward_fingerprint)
+            in_half = entry.method.runs_in_half_precision
+            network, name = (forward_model, forward_fingerprint) if in_half else (model, fingerprint)
             raw = cached_row_scores(network, chunk, entry.method, targets, seed, cache, name, report)
             for number, item in zip(numbers, blend(batch, chunk, raw, entry.smooth, entry.shape), strict=True):
                 scores[entry_number][number] = item.scores

@@ -29,6 +29,7 @@ class MaskerPlan:
     )
     finetuning: Mapping[str, object] = field(default_factory=dict)  # options of aml-finetuned
     backbone: BackboneSource = OWN  # encoder of the attribution networks
+    resumable: bool = True  # whether the state of an unfinished training is stored
 
 
 def train_maskers(
@@ -47,7 +48,7 @@ def train_maskers(
             replace(plan.training, seed=seed),
             plan.losses,
             backbone=plan.backbone,
-            resume=resume,
+            resume=resume if plan.resumable else None,
             data=name,
         )
         for metric, masker in maskers.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ class StudySettings:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # row, or row@data set -> further options
     left_out: tuple[str, ...] = ()  # row@data set, without these rows
     coarse: bool = False  # on a GPU, passes without gradients in half precision
+    timed_seconds: float = math.inf  # Table 5: no further text is timed alone after so many seconds of a row
 
 
 @contextmanager
@@ -119,7 +121,11 @@ class ScenarioRun:
         metrics = self.settings.selected_metrics if spec.selected else METRICS
         if not spec.has_masker:
             if spec.selected:
-                return {metric: selected_by_metric(spec.method, metric, options=options) for metric in metrics}
+                computed: dict[Any, Any] = {}  # candidates are the same for all metrics
+                return {
+                    metric: selected_by_metric(spec.method, metric, options=options, computed=computed)
+                    for metric in metrics
+                }
             return dict.fromkeys(METRICS, build(spec.method, options))
         paths = self.masker_paths()
         if spec.method == "aml-finetuned":
@@ -143,7 +149,8 @@ class ScenarioRun:
             return False
         if spec.method == "marc-instant":
             return self.model.name == EMBEDDED and SHIPPED_MASKER.is_file()
-        return spec.long_texts or self.scenario.corpus.max_words is None
+        has_options = f"{spec.key}@{self.scenario.corpus.key}" in self.settings.options
+        return spec.long_texts or has_options or self.scenario.corpus.max_words is None
 
     def _row(self, spec: MethodRow) -> TableRow:
         by_method: dict[int, tuple[Method, list[str]]] = {}

@@ -61,7 +61,7 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
             changes: dict[str, Any] = {ablation.weight: 0.0} if ablation.weight else {}
             losses = replace(settings.plan.losses, **changes)
             plan = replace(settings.plan, losses=losses, metrics=METRICS)
-            name = f"{run.scenario.model_name}-{ablation.key}"
+            name = "-".join([run.scenario.model_name, *([ablation.key] if ablation.weight else [])])  # as in Table 1
             paths = train_maskers(run.model, texts, plan, folder, name, request.seed)
             for finetuned in (True, False):
                 method = "aml-finetuned" if finetuned else "aml-pretrained"

@@ -6,9 +6,11 @@ together, which is what the methods here are written for.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ COUNTS = {"sst2": 50, "imdb": 15}
 WORDS = {"sst2": None, "imdb": 350}  # IMDB reviews up to this length: 226 words on average in the paper
 BEAMS = (10, 50, 100)
 MASKER_METRIC = "comprehensiveness"
+MIN_TIMED = 5  # texts alone, whatever they cost
 LENGTH_RATIO = 2.0  # "nearly unaffected by text length": at most so many times the seconds
 COLUMNS = tuple(f"{corpus} {what}" for corpus in COUNTS for what in ("s alone", "s together", "forward", "backward"))
 
@@ -77,7 +80,7 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
             for spec in specs:
                 if (key == "imdb" and spec.method == "solvex") or not run.applies(replace(spec, long_texts=True)):
                     continue  # hours per text; or no masker for this model
-                timings[spec.title][key] = measure(run.model, texts, _method(run, spec))
+                timings[spec.title][key] = measure(run.model, texts, _method(run, spec), settings.timed_seconds)
                 if request.log is not None:
                     mean = float(np.mean(timings[spec.title][key].alone))
                     request.log(f"{key}: {spec.title} {mean:.3g} s a text alone")
@@ -99,8 +102,11 @@ def _method(run: ScenarioRun, spec: MethodRow) -> Method:
     return build(spec.method, {**spec.options, **run.further_options(spec)})
 
 
-def measure(model: TextModel, texts: Sequence[str], method: Method) -> Timing:
-    """Time and passes of a method; the predicted label is explained."""
+def measure(model: TextModel, texts: Sequence[str], method: Method, limit: float = math.inf) -> Timing:
+    """Time and passes of a method; the predicted label is explained.
+
+    `limit`: after so many seconds no further text is timed alone, if there are at least MIN_TIMED.
+    """
     encoded = model.encode([model.read(text, None) for text in texts])
     targets = predict(model, encoded).argmax(-1).tolist()
 
@@ -115,10 +121,13 @@ def measure(model: TextModel, texts: Sequence[str], method: Method) -> Timing:
         return score_rows(model, [encoded[n] for n in numbers], method, [targets[n] for n in numbers])
 
     explain([0])  # loads kernels and maskers
-    alone = tuple(seconds(lambda number=number: explain([number])) for number in range(len(texts)))  # type: ignore[misc]
+    alone: list[float] = []
+    for number in range(len(texts)):
+        if len(alone) < MIN_TIMED or sum(alone) < limit:
+            alone.append(seconds(partial(explain, [number])))
     with counted_passes() as passes:
         together = seconds(lambda: explain(range(len(texts))))
-    return Timing(alone, together / len(texts), passes.forward / len(texts), passes.backward / len(texts))
+    return Timing(tuple(alone), together / len(texts), passes.forward / len(texts), passes.backward / len(texts))
 
 
 def _synchronise() -> None:

@@ -209,7 +209,7 @@ class Workspace:
         def compute() -> list[RawScores]:
             began, texts = time.perf_counter(), self.texts(key)
             method = self.method(row, filler)
-            network = texts.model if {"gradients", "attention"} & {*method.needs} else self.forward_model(key)
+            network = self.forward_model(key) if method.runs_in_half_precision else texts.model
             cache = open_cache(self.request.cache)
             fingerprint = "" if cache is None else model_fingerprint(network)
             order = np.argsort([len(item.units) for item in texts.encoded], kind="stable")

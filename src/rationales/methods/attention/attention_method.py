@@ -15,6 +15,7 @@ from rationales.methods.attention.architectures import INSTEAD, check_batch, fin
 from rationales.methods.attention.trace import EncoderTrace, trace_encoder
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
+from rationales.models.batch.execution import full_precision_products
 from rationales.models.batch.queries import to_rows
 from rationales.models.batch.rows import Block
 from rationales.models.text.batch import TextBatch
@@ -70,7 +71,8 @@ class AttentionMethod(Method):
                     progress(done / rows)
             return scores
 
-        return Attribution(to_rows(batch, batch.fit(compute)))
+        with full_precision_products():
+            return Attribution(to_rows(batch, batch.fit(compute)))
 
     def _to_units(self, batch: Batch, block: Block, tokens: Tensor, extra_tokens: int) -> Tensor:
         """(R, T) -> (R, n): the sum or mean over a word's tokens; a patch's score, or its share, for every pixel."""

@@ -67,6 +67,17 @@ def attribute_set(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextmanager
+def full_precision_products() -> Iterator[None]:
+    """Inside the block, matrix products of single precision are not rounded to TF32 on an NVIDIA GPU."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
 def garbage_collection_paused() -> Iterator[None]:
     """Inside the block, garbage collection is off; it dominates the time to make many small objects that stay."""
     before = gc.isenabled()

@@ -26,8 +26,10 @@ from rationales.masks.instant.aml.masker import (
     tokenizer_fingerprint,
 )
 from rationales.masks.instant.aml.masking import mask_token
+from rationales.masks.instant.aml.network_stack import can_be_stacked
 from rationales.masks.instant.aml.progress_file import ProgressFile
 from rationales.masks.instant.aml.settings import REPLACEMENTS, AmlLosses, AmlTraining
+from rationales.masks.instant.aml.stacked_training import train_maskers_together
 from rationales.masks.instant.aml.training_run import EpochResult, TrainingRun, seeded
 from rationales.masks.instant.aml.training_texts import TrainingTexts
 from rationales.models.text.batch import TextBatch
@@ -111,7 +113,10 @@ def pretrain_for_metrics(
             settings, losses, made_backbone, batch, validation, sources[held_out:] or sources, tuple(metrics), state,
             start_time, progress, on_epoch,
         )  # fmt: skip
-        maskers = {metric: pretraining.masker_for(metric, card) for metric in metrics}
+        if settings.networks > 1 and can_be_stacked(losses):
+            maskers = train_maskers_together(pretraining, card)
+        else:
+            maskers = {metric: pretraining.masker_for(metric, card) for metric in metrics}
     state.delete()
     return maskers
 

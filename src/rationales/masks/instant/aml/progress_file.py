@@ -84,7 +84,8 @@ class ProgressFile:
             moments.setdefault(int(number), {})[key] = value
         state = optimiser.state_dict()
         optimiser.load_state_dict({"state": moments, "param_groups": state["param_groups"]})
-        return values, {name: value.to(weights[name].device) for name, value in self._group("best").items()}
+        device = next(network.parameters()).device
+        return values, {name: value.to(device) for name, value in self._group("best").items()}
 
     def finish_training(self) -> None:
         """Forget the training in progress; the next `write` stores what remains."""

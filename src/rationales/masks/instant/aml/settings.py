@@ -67,6 +67,9 @@ class AmlTraining:
     search: str = option(
         "auto", "tpe: Optuna; random: random search; auto: tpe where Optuna is installed", "auto", "tpe", "random"
     )
+    networks: int = option(
+        1, "networks trained at once, of trials and of metrics; a GPU is faster with 25 (soft masks with one vector)"
+    )
     layers: int = option(0, "layers of the backbone that are used, from the first; 0: all")
     dropout: bool = option(True, "whether the backbone's dropout is active in training")
     minutes: float = option(0.0, "time limit; at most half of it is for the search; 0: none")
@@ -74,7 +77,7 @@ class AmlTraining:
 
     def __post_init__(self) -> None:
         positive = ("texts", "validation_texts", "epochs", "inputs", "tokens", "learning_rate")
-        also_positive = ("trial_texts", "trial_epochs")
+        also_positive = ("trial_texts", "trial_epochs", "networks")
         non_negative = ("weight_decay", "patience", "trials", "layers", "minutes", "seed")
         check_settings(self, (*positive, *also_positive), non_negative)
         if not 0 <= self.other_target_share < 1:

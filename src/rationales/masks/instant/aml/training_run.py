@@ -87,24 +87,30 @@ class TrainingRun:
         """Search the weights for a metric and train with them."""
         losses = self._search(metric) if self.settings.trials else self.losses
         finished: dict[str, Any] = self.state.values.setdefault("finished", {})
-        network = self._new_network(losses)
+        network = self.new_network(losses)
         if metric in finished:
             figures = finished[metric]
             self.done += self.settings.epochs
-            _load(network, self.state.kept(metric))
+            load_weights(network, self.state.kept(metric))
         else:
             figures = self._train(network, losses, self.training, self.settings.epochs, metric, self.state)
             finished[metric] = figures
             self.state.keep(metric, trained_state(network))
+        return self.trained_masker(network, losses, metric, figures, card)
+
+    def trained_masker(
+        self, network: AttributionNetwork, losses: AmlLosses, metric: str, figures: dict[str, Any], card: AmlCard
+    ) -> AmlMasker:
+        """The masker of a trained network, with the figures of its training in its card."""
         training = card.training | figures | {"metric": metric, "search": self.sampler, "seed": self.settings.seed}
         training["settings"] = asdict(self.settings)
-        trials = self._trials(metric)
+        trials = self.trials_of(metric)
         training["trials"] = len(trials)
         network = network.requires_grad_(False).eval()
         backbone = replace(self.backbone, encoder=network.encoder)
         return AmlMasker(network, backbone, replace(card, losses=losses, training=training))
 
-    def _trials(self, metric: str) -> list[dict[str, Any]]:
+    def trials_of(self, metric: str) -> list[dict[str, Any]]:
         searches: dict[str, list[dict[str, Any]]] = self.state.values.setdefault("searches", {})
         return searches.setdefault("all" if self.sampler == "random" else metric, [])
 
@@ -112,13 +118,13 @@ class TrainingRun:
         chosen: dict[str, dict[str, float]] = self.state.values.setdefault("weights", {})
         if metric in chosen:  # in a training that goes on, even if a time limit ended the search
             return with_weights(self.losses, chosen[metric])
-        stored = self._trials(metric)
+        stored = self.trials_of(metric)
         trials = [WeightTrial(**values) for values in stored]
         measured = self.metrics if self.sampler == "random" else (metric,)
         limit = 60 * self.settings.minutes * SEARCH_TIME_SHARE
 
         def run_trial(losses: AmlLosses) -> dict[str, float]:
-            network = self._new_network(losses)
+            network = self.new_network(losses)
             self._train(network, losses, self.trial_texts, self.settings.trial_epochs, "", None)
             return {name: self._validate(network, losses, name) for name in measured}
 
@@ -127,7 +133,7 @@ class TrainingRun:
             self.state.write()
             best = trial == best_trial(trials, metric)
             value = trial.metrics[metric]
-            self._report("search", metric, len(trials), self.settings.trials, math.nan, value, best, self.trial_cost)
+            self.report("search", metric, len(trials), self.settings.trials, math.nan, value, best, self.trial_cost)
 
         losses = run_search(
             self.losses, metric, self.settings.trials, run_trial, sampler=self.sampler, seed=self.settings.seed,
@@ -136,7 +142,7 @@ class TrainingRun:
         chosen[metric] = {name: getattr(losses, name) for name in WEIGHTS}
         return losses
 
-    def _new_network(self, losses: AmlLosses) -> AttributionNetwork:
+    def new_network(self, losses: AmlLosses) -> AttributionNetwork:
         """A network with the backbone's weights and a new head, drawn on the CPU: a seed means the same anywhere."""
         model, mask_vector = self.batch.networks[0], None
         if losses.replacement == "learned":
@@ -172,7 +178,7 @@ class TrainingRun:
             values = stored or values
             self.done += values["epoch"]
         steps = epochs * max(1, texts.steps(settings.inputs, settings.tokens))
-        while values["epoch"] < epochs and not self._ends(values, metric):
+        while values["epoch"] < epochs and not self.ends(values, metric):
             loss = self._epoch(network, losses, texts, optimiser, values, steps)
             values["epoch"] += 1
             if not metric:
@@ -188,13 +194,13 @@ class TrainingRun:
                 best = {name: weight.clone() for name, weight in trained_state(network).items()}
             if state is not None:
                 state.put_training(network, optimiser, best, values)
-            self._report("training", metric, values["epoch"], epochs, loss, value, improved, 1.0)
+            self.report("training", metric, values["epoch"], epochs, loss, value, improved, 1.0)
         if not metric:
             return {}
         self.done += epochs - values["epoch"]  # of an early stop
         if not best:
             raise InputError("the training found no finite metric; lower learning_rate, or check the model's weights")
-        _load(network, best)
+        load_weights(network, best)
         if state is not None:
             state.finish_training()
         return {"epochs": values["epoch"], "best_epoch": values["best_epoch"], "value": round(values["best"], 6),
@@ -237,14 +243,14 @@ class TrainingRun:
                 values.append(group.measure(maps, metric))
         return float(torch.cat(values).mean())
 
-    def _ends(self, values: dict[str, Any], metric: str) -> bool:
+    def ends(self, values: dict[str, Any], metric: str) -> bool:
         """Whether the training stops early: for lack of progress, or of time."""
         settings = self.settings
         late = bool(settings.minutes) and time.monotonic() - self.start_time > 60 * settings.minutes
         waited = values["epoch"] - values["last_gain"]
         return bool(metric) and values["epoch"] > 0 and (late or 0 < settings.patience <= waited)
 
-    def _report(
+    def report(
         self, phase: str, metric: str, number: int, total: int, loss: float, value: float, best: bool, cost: float
     ) -> None:
         self.done += cost
@@ -266,7 +272,7 @@ def _backward(
     return values.detach()
 
 
-def _load(network: AttributionNetwork, weights: dict[str, Tensor]) -> None:
+def load_weights(network: AttributionNetwork, weights: dict[str, Tensor]) -> None:
     state = network.state_dict()
     with torch.no_grad():
         for name, value in weights.items():

@@ -45,7 +45,11 @@ class TextGroup:
 
     def measure(self, maps: Tensor, metric: str) -> Tensor:
         """(I,): the metric of attribution maps (I, U) for the predicted classes."""
-        return measure_examples(self.bucket.batch, maps[None], self.bucket.predicted_labels, metric)[0]
+        return self.measure_many(maps[None], metric)[0]
+
+    def measure_many(self, maps: Tensor, metric: str) -> Tensor:
+        """(K, I): the metric of K attribution maps (K, I, U) of every text."""
+        return measure_examples(self.bucket.batch, maps, self.bucket.predicted_labels, metric)
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ had not been interrupted.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -41,9 +42,13 @@ def sampler_name(requested: str) -> str:
     return ("tpe" if installed else "random") if requested == "auto" else requested
 
 
-def suggest(trials: Sequence[WeightTrial], metric: str, sampler: str, seed: int) -> dict[str, float]:
-    """The weights of the next trial."""
-    return _suggest_tpe(trials, metric, seed) if sampler == "tpe" else _suggest_random(len(trials), seed)
+def suggest(
+    trials: Sequence[WeightTrial], metric: str, sampler: str, seed: int, count: int = 1
+) -> list[dict[str, float]]:
+    """The weights of the next `count` trials, which are run together: TPE takes them as bad until they have a value."""
+    if sampler == "tpe":
+        return _suggest_tpe(trials, metric, seed, count)
+    return [_suggest_random(number, seed) for number in range(len(trials), len(trials) + count)]
 
 
 def best_trial(trials: Sequence[WeightTrial], metric: str) -> WeightTrial:
@@ -75,7 +80,7 @@ def run_search(
     `stop` ends the search early, after one trial at least.
     """
     while len(trials) < count and not (trials and stop()):
-        weights = suggest(trials, metric, sampler, seed)
+        (weights,) = suggest(trials, metric, sampler, seed)
         trials.append(WeightTrial(weights, run_trial(with_weights(losses, weights))))
         if on_trial is not None:
             on_trial(trials[-1])
@@ -87,15 +92,18 @@ def _suggest_random(number: int, seed: int) -> dict[str, float]:
     return {name: float(value) for name, value in zip(WEIGHTS, values, strict=True)}
 
 
-def _suggest_tpe(trials: Sequence[WeightTrial], metric: str, seed: int) -> dict[str, float]:
+def _suggest_tpe(trials: Sequence[WeightTrial], metric: str, seed: int, count: int = 1) -> list[dict[str, float]]:
     import optuna
 
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of the constant liar
+            sampler = optuna.samplers.TPESampler(seed=seed + len(trials), constant_liar=count > 1)
         study = optuna.create_study(
             direction="maximize" if HIGHER_IS_BETTER[metric] else "minimize",
-            sampler=optuna.samplers.TPESampler(seed=seed + len(trials)),
+            sampler=sampler,
         )
         ranges: dict[str, optuna.distributions.BaseDistribution] = {
             name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in WEIGHTS
@@ -103,6 +111,6 @@ def _suggest_tpe(trials: Sequence[WeightTrial], metric: str, seed: int) -> dict[
         for trial in trials:
             value = trial.metrics[metric]
             study.add_trial(optuna.trial.create_trial(params=trial.weights, distributions=ranges, value=value))
-        return dict(study.ask(ranges).params)
+        return [dict(study.ask(ranges).params) for _ in range(count)]
     finally:
         optuna.logging.set_verbosity(verbosity)
