@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 from weakref import WeakSet
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -353,6 +354,20 @@ class Batch(ABC):
                 size = [cost[number] for number in chosen]
                 variants = max(1, self.budget // (weight * max(size) * len(group)))
                 yield Block(torch.tensor(chosen, device=self.device), network_view, size, variants)
+
+    def pieces(self, row: Tensor) -> Iterator[Piece]:
+        """Rows `row` (P,), which may repeat, in pieces that fit `budget`, longest first; `where` indexes `row`."""
+        numbers = row.cpu().numpy()
+        cost = np.asarray(self.cost())[numbers]
+        view = self.rows.view.cpu().numpy()[numbers] if self.views_are_networks else np.zeros_like(numbers)
+        for network_view in np.unique(view).tolist():
+            members = np.flatnonzero(view == network_view)
+            for group in pack(cost[members], self.budget, self._sufficient_cost):
+                selected = members[group]
+                size = cost[selected].tolist()  # falling
+                where = torch.from_numpy(selected).to(self.device)
+                packing = None if size[0] == size[-1] else Packing.from_lengths(size, self.device)
+                yield Piece(where, row[where], network_view, size[0], packing is None, packing)
 
     def rows_of(self, inputs: Sequence[int]) -> Tensor:
         """The indices of the rows of these inputs."""
