@@ -437,7 +437,7 @@ class Batch(ABC):
         """The inverse of `gather`: a (units,) vector per input -> (S, n), 0 for padding."""
         lengths = torch.tensor([len(value) for value in values], device=self.device)
         first = torch.cumsum(lengths, 0) - lengths
-        flat = torch.cat([value.to(device=self.device, dtype=self.dtype) for value in values])
+        flat = torch.cat(list(values)).to(device=self.device, dtype=self.dtype)
         flat_index = (self.rows.unit + first[self.rows.input][:, None]).clamp(max=len(flat) - 1)
         return torch.where(self.rows.real, flat[flat_index], torch.zeros((), device=self.device, dtype=self.dtype))
 
