@@ -77,7 +77,7 @@ class _Request:
 class _Scored:
     """What a chunk of inputs was given by the method and the model, before it is described."""
 
-    target: Tensor  # (inputs,)
+    target: Tensor  # (inputs,), on the CPU
     scores: list[Tensor]  # (units,) for each input; those of images on the device
     rules: list[Rule]
     by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects by the scores
@@ -309,7 +309,7 @@ def _score(
     if model.kind in ("image", "image-text"):  # resized to the image, which the device does faster
         scores = unit_scores
     return _Scored(
-        target=target,
+        target=target.cpu(),
         scores=scores,
         rules=rules,
         by_rule=by_rule,
