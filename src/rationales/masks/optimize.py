@@ -199,6 +199,18 @@ def fast_precision(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSet
     return batch, replace(settings, precision=precision)
 
 
+def faster_copy(batch: Batch) -> Batch:
+    """Copy of this batch for many forward passes without gradients; the batch itself if no copy is faster and agrees.
+
+    On a GPU in half precision, on a CPU in its own precision with rows that are packed (`Batch.faster_as_copy`).
+    """
+    if batch.faster_as_copy:
+        return in_half_precision(batch, torch.float32) or batch
+    if batch.device.type == "cuda" and batch.dtype == torch.float32:
+        return in_half_precision(batch, torch.float16, gradients=False) or batch
+    return batch
+
+
 def check_stopping(
     batch: Batch, settings: MaskSettings, rule: Stopping, state: OptimizerState
 ) -> list[tuple[int, str]]:

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from rationales.masks.objective import complement_term, squeeze, sufficiency_term
+from rationales.masks.optimize import faster_copy
 from rationales.masks.sizes import LOSS_SLACK, LOST_TARGET_SHARE, SUFFICIENT
 from rationales.models.batch import Batch
 from rationales.models.batch.queries import outputs_of_rows
-from rationales.models.fast.precision import faster_copy
 from rationales.models.text.units import Cuts, cuts
 from rationales.rationale_parts import Unit
 

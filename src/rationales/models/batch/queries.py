@@ -172,9 +172,7 @@ def outputs_under_keeps(
         return batch.fit(compute)
 
 
-def outputs_of_rows(
-    batch: Batch, target: Tensor, row: Tensor, keep: Tensor, *, output: str = "probability"
-) -> Tensor:
+def outputs_of_rows(batch: Batch, target: Tensor, row: Tensor, keep: Tensor, *, output: str = "probability") -> Tensor:
     """(P,): the explained output of the rows `row` (P,), which may repeat, under a keep (P, n) each."""
 
     def compute() -> Tensor:

@@ -84,18 +84,6 @@ def in_half_precision(batch: Batch, dtype: torch.dtype = torch.bfloat16, *, grad
     return None
 
 
-def faster_copy(batch: Batch) -> Batch:
-    """Copy of this batch for many forward passes without gradients; the batch itself if no copy is faster and agrees.
-
-    On a GPU in half precision, on a CPU in its own precision with rows that are packed (`Batch.faster_as_copy`).
-    """
-    if batch.faster_as_copy:
-        return in_half_precision(batch, torch.float32) or batch
-    if batch.device.type == "cuda" and batch.dtype == torch.float32:
-        return in_half_precision(batch, torch.float16, gradients=False) or batch
-    return batch
-
-
 def _agreeing(batch: Batch, dtype: torch.dtype, without_masks: bool, gradients: bool) -> Batch | None:
     try:
         half = batch.in_dtype(dtype, without_masks)
