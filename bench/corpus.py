@@ -98,9 +98,10 @@ def read_texts(path: Path) -> list[str]:
     if path.is_dir():
         return [file.read_text(encoding="utf-8") for file in sorted(path.rglob("*.txt"))]
     if path.name.endswith(".tar.gz"):
-        with tarfile.open(path) as archive:
-            members = sorted((member for member in archive if member.name.endswith(".txt")), key=lambda file: file.name)
-            return [stream.read().decode() for member in members if (stream := archive.extractfile(member))]
+        with tarfile.open(path) as archive:  # in its own order: going back would unpack it again
+            members = (member for member in archive if member.isfile() and member.name.endswith(".txt"))
+            files = {member.name: stream.read() for member in members if (stream := archive.extractfile(member))}
+        return [files[name].decode() for name in sorted(files)]
     return [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
