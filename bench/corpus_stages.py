@@ -150,6 +150,8 @@ def sharing(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
     The part ends after `args.minutes`, whatever the processes do.
     """
     deadline = time.monotonic() + 60 * args.minutes
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # of the part stages
     context = multiprocessing.get_context("spawn")  # a process that uses a GPU cannot be forked
     users: list[DeviceUser] = []
     figures: dict[str, Any] = {}

@@ -300,3 +300,14 @@ def test_tokens_and_sentences_are_not_moved():
         assert (
             rationales.explain(model, "I could not care any more. It was fine.", method="occlusion").selection is None
         )
+
+
+@pytest.mark.gpu
+def test_half_precision_moves_the_same_edges(monkeypatch):
+    model = rationales.load(device="cuda")
+    in_half = rationales.explain(model, list(CUT) + LONG, method="marc-instant")
+    monkeypatch.setattr("rationales.masks.snapping.faster_copy", lambda batch: batch)
+    in_single = rationales.explain(model, list(CUT) + LONG, method="marc-instant")
+    for half, single in zip(in_half, in_single, strict=True):
+        assert np.array_equal(half.selected(), single.selected())
+        assert half.probabilities["rationale"] == pytest.approx(single.probabilities["rationale"], abs=1e-5)
