@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rationales.errors import InputError, OptionError
+from rationales.masks.optimize import faster_copy
 from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
@@ -263,7 +264,7 @@ def _score(
     unit_scores = _unit_scores(batch, row_scores)  # on the device
     scores = selection.on_host(unit_scores)
     _check_scores(scores, titles, request.method)
-    choice = None
+    choice, trial_batch = None, question
     if request.rule is None:
         span_scores = unit_scores
         if row_span_scores is not None:
@@ -272,7 +273,9 @@ def _score(
             thresholds_of_scores = any(rule.threshold is not None for rule in request.method.rules)
             if attribution.span_scores is None and thresholds_of_scores:  # shaped scores have another range
                 span_scores = [*map(selection.with_values_of, span_scores, unit_scores)]
-        choice = choose_rules(question, request.method.rules, span_scores, question_target, question_full)
+        # on a GPU the rules of texts are tried in half precision; what is reported is computed below
+        trial_batch = faster_copy(question) if model.kind == "text" and batch.device.type == "cuda" else question
+        choice = choose_rules(trial_batch, request.method.rules, span_scores, question_target, question_full)
         rules, chosen = choice.rules, choice.selected
     else:
         rules = [request.rule] * batch.inputs
@@ -287,7 +290,7 @@ def _score(
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
         words, values = [text.units for text in encoded], [input_scores.numpy() for input_scores in scores]
         selected = snap_selections(question, question_target, question_full, words, values, chosen)
-    if choice is not None and question is batch:
+    if choice is not None and trial_batch is batch:
         empty = batch.predict(batch.zeros()) if batch.known_baseline is None else batch.known_baseline
         predicted = torch.stack([choice.rationale, choice.complement, empty.to(full)])
         moved = [number for number, units in enumerate(selected) if not np.array_equal(units, chosen[number])]
