@@ -1,27 +1,28 @@
 """Corpus runs beside the bare engine on the same texts: overhead, bytes per scored word, workers, a shared device.
 
-python bench/corpus.py                                    # all of it, small
-python bench/corpus.py --parts workers --texts 2048 --repeat 3
-python bench/corpus.py --parts workers --engine ray       # needs the extra ray
+python bench/corpus.py                                               # overhead, reading and workers, small
+python bench/corpus.py --parts overhead --texts 1024
+python bench/corpus.py --parts workers --engines local ray           # both clocks; ray needs the extra ray
 python bench/corpus.py --parts reading --data reviews.jsonl --clock cpu
-python bench/corpus.py --parts sharing --device cuda --texts 4096 --words 720 --processes 1 2 4 8
+python bench/corpus.py --parts stages sharing --device cuda --texts 2048 --words 720 --processes 1 4 8 --minutes 4
 
 "bare" calls `rationales.explain` on lists of a shard's size and keeps nothing. Rounds are interleaved and the median of
-their ratios counts. On a busy machine use `--clock cpu` for the overhead, which counts the time of this process alone;
-for workers both clocks are printed, the CPU time of all processes being what two free cores would have to do.
-"reading" is the time from texts to units and tokens, each text as a whole and chunk by chunk (models/text/chunks.py).
-"sharing" runs several processes that read, explain and build rows on one device, as `--workers` does; it needs no
-pyarrow. Peak memory has its own script, corpus_memory.py.
+their ratios counts. On a busy machine use the CPU clock, which counts the time of this process alone; for workers, the
+CPU time of all processes is what two free cores would have to do. "reading" is the time from texts to units and tokens,
+each text as a whole and chunk by chunk (models/text/chunks.py). "stages" and "sharing" (corpus_stages.py) need no
+pyarrow: what each stage costs in one process, and several processes that read, explain and build rows on one device, as
+`--workers` does. `--data`: JSON lines, a folder of .txt files, or ERASER's movies.tar.gz. Peak memory has its own
+script, corpus_memory.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import multiprocessing
 import os
 import statistics
+import tarfile
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -31,11 +32,10 @@ from typing import Any
 import numpy as np
 import timing
 import torch
+from corpus_stages import sharing, stages
 
 import rationales
 from rationales import corpus
-from rationales.corpus.records import Record
-from rationales.corpus.row_format import row_of, serialized
 from rationales.models.batch import execution
 from rationales.models.text.model import TextModel
 from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
@@ -44,20 +44,23 @@ VOCABULARY = """
     the acting is fine but plot a mess and nobody in room could say why anything happened still few scenes are
     warm funny oddly moving music never gets their way dull careless waste of talent lovely clever ending lazy
 """.split()  # noqa: SIM905  # a list of forty lines reads worse
-PARTS = ("overhead", "reading", "workers", "sharing")
-WARM_UP_SHARDS = 2  # not counted: workers are still loading the model
+PARTS = ("overhead", "reading", "workers", "stages", "sharing")
+DEFAULT_PARTS = ("overhead", "reading", "workers")
+WARM_UP_SHARDS = 4  # of each worker, not counted: the model is still being loaded
+WORKER_SHARDS = 40  # that the texts are divided into for the part workers
 
 
 def main() -> None:
     parser = timing.arguments(__doc__)
     parser.add_argument("--texts", type=int, default=1024)
     parser.add_argument("--words", type=int, default=24, help="of a text, on average")
-    parser.add_argument("--data", type=Path, help="texts to explain instead, as JSON lines")
+    parser.add_argument("--data", type=Path, help="texts to explain instead: JSON lines, .txt files, or an archive")
     parser.add_argument("--method", default="marc-instant")
     parser.add_argument("--shard-size", type=int, default=512)
-    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
-    parser.add_argument("--engine", default="local", choices=("local", "ray"), help="of the part workers")
+    parser.add_argument("--parts", nargs="+", default=DEFAULT_PARTS, choices=PARTS)
+    parser.add_argument("--engines", nargs="+", default=["local"], choices=("local", "ray"), help="of the part workers")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="of the part sharing")
+    parser.add_argument("--minutes", type=float, default=4.0, help="limit of the parts workers and sharing, each")
     args = parser.parse_args()
     if args.quick:
         args.texts, args.shard_size, args.repeat = 24, 16, 1
@@ -68,7 +71,7 @@ def main() -> None:
     results: dict[str, Any] = {"setting": timing.setting(device, args.clock), "load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        texts = read_texts(args.data) if args.data else random_texts(args.texts, args.words)
+        texts = read_texts(args.data)[: args.texts] if args.data else random_texts(args.texts, args.words)
         table = write_texts(folder / "texts.jsonl", texts)
         if "overhead" in args.parts:
             results["overhead"] = overhead(args, device, texts, table, folder)
@@ -76,6 +79,8 @@ def main() -> None:
             results["reading"] = reading(args, texts)
         if "workers" in args.parts:
             results["workers"] = workers(args, table, folder)
+        if "stages" in args.parts:
+            results["stages"] = stages(args, device, texts)
         if "sharing" in args.parts:
             results["sharing"] = sharing(args, texts)
     timing.save(args.out, results)
@@ -89,7 +94,14 @@ def random_texts(count: int, words: int) -> list[str]:
 
 
 def read_texts(path: Path) -> list[str]:
-    """The texts of JSON lines."""
+    """The texts of JSON lines, of the .txt files in a folder, or of those in a .tar.gz archive, in their order."""
+    if path.is_dir():
+        return [file.read_text(encoding="utf-8") for file in sorted(path.rglob("*.txt"))]
+    if path.name.endswith(".tar.gz"):
+        with tarfile.open(path) as archive:  # in its own order: going back would unpack it again
+            members = (member for member in archive if member.isfile() and member.name.endswith(".txt"))
+            files = {member.name: stream.read() for member in members if (stream := archive.extractfile(member))}
+        return [files[name].decode() for name in sorted(files)]
     return [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -115,22 +127,26 @@ def overhead(
         options = {"methods": [args.method], "shard_size": args.shard_size, "threads": args.threads}
         summaries.append(corpus.run(table, folder / f"run{len(summaries)}", model=model, **options))
 
-    run()  # warms up what is computed once: the fingerprints of model and code
-    seconds = timing.interleaved({"bare": bare, "run": run}, args.repeat, device, args.clock)
-    ratio = timing.ratio(seconds["run"], seconds["bare"])
+    run()  # warms up what is computed once
+    works: dict[str, timing.Work] = {"bare": bare, "run": run}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in works}  # wall clock, CPU time
+    for _ in range(args.repeat):
+        for name, work in works.items():
+            began, cpu = time.perf_counter(), time.process_time()
+            work()
+            timing.wait(device)
+            seconds[name].append((time.perf_counter() - began, time.process_time() - cpu))
     last = summaries[-1]
-    figures = {
-        "texts": len(texts),
-        "words": last.units,
-        "bare_seconds": statistics.median(seconds["bare"]),
-        "run_seconds": statistics.median(seconds["run"]),
-        "ratio": ratio,
-        "bytes_per_word": last.bytes / last.units,
-    }
-    cells = [f"{len(texts):,}", f"{figures['bare_seconds']:.2f}", f"{figures['run_seconds']:.2f}", f"{ratio:.3f}",
-             f"{figures['bytes_per_word']:.2f}"]  # fmt: skip
-    headings = [args.method, "texts", "bare s", "run s", "run / bare", "bytes a word"]
-    print(timing.table(headings, [["one process", *cells]]))
+    figures: dict[str, Any] = {"texts": len(texts), "words": last.units, "bytes_per_word": last.bytes / last.units}
+    rows = []
+    for number, clock in enumerate(("wall", "cpu")):
+        bare_seconds, run_seconds = ([values[number] for values in seconds[name]] for name in ("bare", "run"))
+        ratio = timing.ratio(run_seconds, bare_seconds)
+        medians = [statistics.median(values) for values in (bare_seconds, run_seconds)]
+        figures[clock] = {"bare_seconds": medians[0], "run_seconds": medians[1], "ratio": ratio}
+        rows.append([f"{clock} clock", f"{len(texts):,}", *(f"{value:.2f}" for value in medians), f"{ratio:.3f}",
+                     f"{figures['bytes_per_word']:.2f}"])  # fmt: skip
+    print(timing.table([args.method, "texts", "bare s", "run s", "run / bare", "bytes a word"], rows))
     return figures
 
 
@@ -169,6 +185,7 @@ def reading(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
 class SteadyState:
     """Seconds and records from the end of the warm-up to the last shard, passed to a run as `on_shard`."""
 
+    workers: int
     records: int = 0
     shards: int = 0
     began: tuple[float, float] = (0.0, 0.0)  # wall clock, CPU time
@@ -177,7 +194,7 @@ class SteadyState:
     def __call__(self, entry: corpus.ShardEntry) -> None:
         self.shards += 1
         now = (time.perf_counter(), cpu_seconds())
-        if self.shards <= WARM_UP_SHARDS:
+        if self.shards <= WARM_UP_SHARDS * self.workers:
             self.began = now
         else:
             self.records += entry.records
@@ -204,74 +221,43 @@ def cpu_seconds() -> float:
 
 
 def workers(args: argparse.Namespace, table: Path, folder: Path) -> dict[str, Any]:
-    """Milliseconds of a record with one worker and with two, without the start of the workers."""
-    measured: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
-    for repeat in range(args.repeat):
-        for count, values in measured.items():
-            state = SteadyState()
-            options = {"methods": [args.method], "shard_size": max(1, args.shard_size // 16), "workers": count}
-            corpus.run(table, folder / f"workers{count}-{repeat}", device=args.device, engine=args.engine,
-                       threads=args.threads, on_shard=state, **options)  # fmt: skip
-            values.append(state.milliseconds())
-    wall = timing.ratio([value[0] for value in measured[1]], [value[0] for value in measured[2]])
-    cpu = timing.ratio([value[1] for value in measured[1]], [value[1] for value in measured[2]])
+    """Milliseconds of a record with one worker and with two, without the start of the workers; for each engine."""
+    deadline = time.monotonic() + 60 * args.minutes
+    size = max(1, sum(1 for _ in table.open(encoding="utf-8")) // WORKER_SHARDS)
+    figures = {}
+    for engine in args.engines:
+        measured: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+        for repeat in range(args.repeat):
+            if repeat and time.monotonic() > deadline:
+                print(f"{engine}: {repeat} of {args.repeat} rounds within {args.minutes:g} minutes")
+                break
+            for count, values in measured.items():
+                state = SteadyState(count)
+                options = {"methods": [args.method], "shard_size": size, "workers": count, "threads": args.threads}
+                corpus.run(table, folder / f"{engine}{count}-{repeat}", device=args.device, engine=engine,
+                           on_shard=state, **options)  # fmt: skip
+                values.append(state.milliseconds())
+        figures[engine] = _speed_up(engine, measured)
+    return figures
+
+
+def _speed_up(engine: str, measured: dict[int, list[tuple[float, float]]]) -> dict[str, Any]:
+    """Print and return how many times as fast two workers are; the values are (wall clock, CPU time) of each round."""
+    wall, cpu = (timing.ratio(*([value[clock] for value in measured[count]] for count in (1, 2))) for clock in (0, 1))
     rows = []
     for count, values in measured.items():
         medians = [statistics.median(value[clock] for value in values) for clock in (0, 1)]
         speed = ["1", "1"] if count == 1 else [f"{wall:.2f}", f"{2 * cpu:.2f}"]
         rows.append([str(count), *(f"{median:.1f}" for median in medians), *speed])
-    headings = ["workers", "ms a text", "CPU ms a text", "times one", "times one by CPU time, two cores free"]
-    print(timing.table(headings, rows))
-    return {"milliseconds": measured, "ratio": wall, "ratio_by_cpu_time": 2 * cpu, "engine": args.engine}
-
-
-def sharing(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
-    """Milliseconds of a text with several processes on the same device."""
-    context = multiprocessing.get_context("spawn")
-    figures = {}
-    for count in args.processes:
-        barrier, results = context.Barrier(count), context.Queue()
-        parts = [texts[number::count] for number in range(count)]
-        arguments = (args.device, args.method, args.shard_size, args.threads, count, barrier, results)
-        processes = [context.Process(target=explain_share, args=(part, *arguments)) for part in parts]
-        for process in processes:
-            process.start()
-        shares = [results.get() for _ in processes]
-        for process in processes:
-            process.join()
-        seconds = max(share[1] for share in shares) - min(share[0] for share in shares)
-        reading = statistics.mean(share[2] for share in shares)
-        figures[count] = {"ms_a_text": 1000 * seconds / len(texts), "reading_ms_a_text": 1000 * reading}
-    rows = [
-        [str(count), f"{entry['ms_a_text']:.2f}", f"{entry['reading_ms_a_text']:.2f}"]
-        for count, entry in figures.items()
+    headings = [
+        f"workers, {engine}",
+        "wall ms a text",
+        "CPU ms a text",
+        "times one",
+        "times one, if two cores are free",
     ]
-    print(timing.table(["processes", "ms a text", "reading alone, ms a text and process"], rows))
-    return {str(count): entry for count, entry in figures.items()}
-
-
-def explain_share(
-    texts: list[str], device: str, method: str, size: int, threads: int, processes: int, barrier: Any, results: Any
-) -> None:
-    """What a worker does with its texts: read, explain, build rows, and serialise them where pyarrow is there."""
-    torch.set_num_threads(threads)
-    execution.GPU_SHARE /= processes
-    model = rationales.load(device=device)
-    rationales.explain(model, texts[:size], method=method)  # warms up
-    began = time.perf_counter()
-    model.encode([model.read(text, None) for text in texts[:size]])
-    reading = (time.perf_counter() - began) / len(texts[:size])
-    barrier.wait()
-    began = time.time()
-    for begin in range(0, len(texts), size):
-        part = texts[begin : begin + size]
-        rows = [
-            row_of(Record(number, str(number), "", rationale.text), method, rationale)
-            for number, rationale in enumerate(rationales.explain(model, part, method=method), begin)
-        ]
-        if importlib.util.find_spec("pyarrow") is not None:
-            serialized(rows, {})
-    results.put((began, time.time(), reading))
+    print(timing.table(headings, rows), flush=True)
+    return {"milliseconds": measured, "ratio": wall, "ratio_by_cpu_time": 2 * cpu}
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 python bench/corpus_memory.py                          # a tiny BERT with random weights, made on the spot
 python bench/corpus_memory.py --sizes 200 2000 --method saliency --workers 2
-python bench/corpus_memory.py --data reviews.jsonl --sizes 200 2000 --shard-size 32
+python bench/corpus_memory.py --data movies.tar.gz --model embedded --method marc-instant --sizes 200 2000 --minutes 60
 python bench/corpus_memory.py --model embedded         # the embedded model, much slower
 
-The peak is that of the process that explains: of the command itself, or with `--workers` of its largest worker.
+`--data`: JSON lines, a folder of .txt files, or ERASER's movies.tar.gz with its 2,000 reviews. The peak is that of the
+process that explains: of the command itself, or with `--workers` of its largest worker. On Linux the largest run is
+also followed: the peak after every tenth of the records is printed, so that a run that `--minutes` ends still says how
+far memory has grown.
 """
 
 from __future__ import annotations
@@ -13,14 +16,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import timing
 from corpus import VOCABULARY, random_texts, read_texts, write_texts
 
+POLL_SECONDS = 0.25
 LIMIT = 1.1  # peak with the most texts, in units of that with the fewest
 
 
@@ -28,7 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[2000, 20000])
     parser.add_argument("--words", type=int, default=12, help="of a text, on average")
-    parser.add_argument("--data", type=Path, help="texts to explain instead, as JSON lines; the first so many of them")
+    parser.add_argument("--data", type=Path, help="texts to explain instead; the first so many of them")
+    parser.add_argument("--minutes", type=float, help="end each run after so long; the records until then count")
     parser.add_argument("--method", default="saliency")
     parser.add_argument("--model", help="tiny (the default), embedded, or a name or folder", default="tiny")
     parser.add_argument("--shard-size", type=int, default=256)
@@ -48,13 +57,17 @@ def main() -> None:
             figures[size] = measured_run(table, folder / f"run{size}", str(model), args)
     smallest = figures[args.sizes[0]]["peak_mb"]
     rows = [
-        [f"{size:,}", f"{entry['seconds']:.0f}", f"{entry['peak_mb']:.0f}", f"{entry['peak_mb'] / smallest:.3f}"]
+        [f"{size:,}", f"{entry['records']:,}", f"{entry['seconds']:.0f}", f"{entry['peak_mb']:.0f}",
+         f"{entry['peak_mb'] / smallest:.3f}"]
         for size, entry in figures.items()
-    ]
+    ]  # fmt: skip
     print(f"machine busy: load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(timing.table(["texts", "seconds", "peak MB", "ratio"], rows))
-    largest = figures[args.sizes[-1]]["peak_mb"]
-    print(f"{'within' if largest <= LIMIT * smallest else 'NOT within'} {LIMIT - 1:.0%}")
+    print(timing.table(["texts", "finished", "seconds", "peak MB", "ratio"], rows))
+    largest = figures[args.sizes[-1]]
+    growth = [[f"{records:,}", f"{peak:.0f}"] for records, peak in largest["growth"]]
+    if growth:
+        print(timing.table(["records finished", "peak MB until then"], growth))
+    print(f"{'within' if largest['peak_mb'] <= LIMIT * smallest else 'NOT within'} {LIMIT - 1:.0%}")
     timing.save(args.out, figures)
 
 
@@ -75,22 +88,56 @@ def tiny_model(folder: Path) -> Path:
     return folder
 
 
-def measured_run(table: Path, out: Path, model: str, args: argparse.Namespace) -> dict[str, float]:
-    """Seconds and the peak of a run of the command."""
+def measured_run(table: Path, out: Path, model: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds, finished records and the peak of a run of the command, and how the peak grew."""
+    log, errors = out.with_suffix(".log"), out.with_suffix(".err")
     command = [sys.executable, "-m", "rationales", "run", str(table), "--out", str(out), "--methods", args.method]
-    command += ["--shard-size", str(args.shard_size), "--workers", str(args.workers), "--json"]
+    command += ["--shard-size", str(args.shard_size), "--workers", str(args.workers), "--log", str(log)]
     command += [] if model == "embedded" else ["--model", model]
-    code = (
-        "import json, resource, subprocess, sys;"
-        "done = subprocess.run(sys.argv[1:], capture_output=True, text=True, check=True);"
-        "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024;"
-        "print(json.dumps({**json.loads(done.stdout), 'peak_mb': peak}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    figures = json.loads(done.stdout)
-    return {name: figures[name] for name in ("seconds", "peak_mb", "records", "explained", "peak_open_records")}
+    began, peaks, ended_by_limit = time.monotonic(), dict[int, float](), False
+    with errors.open("w") as error_file:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=error_file)
+    while True:
+        ended, status, usage = os.wait4(process.pid, os.WNOHANG)  # usage: of the command and its workers
+        if ended:
+            break
+        if args.workers == 1 and (records := finished_records(log)):
+            peaks[records] = peak_so_far(process.pid) or peaks.get(records, 0.0)
+        if args.minutes and time.monotonic() - began > 60 * args.minutes and not ended_by_limit:
+            ended_by_limit = True
+            process.send_signal(signal.SIGINT)
+        time.sleep(POLL_SECONDS)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode and not ended_by_limit:
+        raise SystemExit(errors.read_text())
+    return {
+        "seconds": time.monotonic() - began,
+        "peak_mb": usage.ru_maxrss / 1024,
+        "records": finished_records(log),
+        "growth": tenths(peaks),
+    }
+
+
+def finished_records(log: Path) -> int:
+    """Records of the last line of a run's log, of those that are complete."""
+    lines = log.read_text(encoding="utf-8").split("\n")[:-1] if log.exists() else []
+    return max((json.loads(line).get("records", 0) for line in lines), default=0)
+
+
+def peak_so_far(process: int) -> float | None:
+    """MB of the peak of a process; None where the system does not tell."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(match[1]) / 1024 if match else None
+
+
+def tenths(peaks: dict[int, float]) -> list[tuple[int, float]]:
+    """(records, peak) at about every tenth of the records."""
+    known = sorted(peaks.items())
+    return known[:: max(1, len(known) // 10)] + known[-1:] if known else []
 
 
 if __name__ == "__main__":

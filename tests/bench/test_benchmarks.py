@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 from functools import partial
 from pathlib import Path
@@ -166,3 +167,26 @@ def test_corpus(found):
     assert overhead["texts"] == 24
     assert overhead["bytes_per_word"] > 0
     assert "run / bare" in printed
+    for clock in ("wall", "cpu"):
+        assert overhead[clock]["ratio"] == pytest.approx(
+            overhead[clock]["run_seconds"] / overhead[clock]["bare_seconds"]
+        )
+
+
+@pytest.mark.slow
+def test_corpus_stages_and_processes_on_one_device(found):
+    options = ("--quick", "--parts", "stages", "sharing", "--processes", "1", "2")
+    figures, printed = found(corpus, *options)
+    by_stage = figures["stages"]["milliseconds"]
+    assert {"reading: units and tokens", "snapping: forward passes", "rows of the table"} <= by_stage.keys()
+    assert all(milliseconds >= 0 for milliseconds in by_stage.values())
+    assert figures["sharing"].keys() == {"1", "2"}
+    assert "2 processes: " in printed
+
+
+@pytest.mark.slow
+def test_corpus_processes_that_take_too_long_are_ended(found):
+    figures, printed = found(corpus, "--quick", "--parts", "sharing", "--processes", "2", "--minutes", "0.01")
+    assert figures["sharing"] == {}
+    assert "not finished within 0.01 minutes" in printed
+    assert not multiprocessing.active_children()

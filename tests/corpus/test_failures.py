@@ -113,6 +113,28 @@ def test_a_full_or_failing_disk_is_told_and_the_run_goes_on_later(table, tmp_pat
     assert before.items() <= content(tmp_path / "out").items()
 
 
+@pytest.mark.parametrize("free_calls", [0, 2, 5])
+def test_a_disk_that_turns_out_to_be_full_when_a_file_is_synced(table, tmp_path, monkeypatch, free_calls):
+    """File systems that allocate late report a full disk after everything seems to be written."""
+    plain, calls = os.fsync, 0
+
+    def limited(descriptor):
+        nonlocal calls
+        calls += 1
+        if calls > free_calls:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        plain(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files.os, "fsync", limited)
+        with pytest.raises(StorageError, match="No space left on device; finished shards are intact"):
+            run(table, tmp_path / "out")
+    assert not list((tmp_path / "out").rglob("*.part")), "nothing half-written is left"
+    run(table, tmp_path / "out")
+    run(table, tmp_path / "undisturbed")
+    assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+
+
 def test_a_folder_that_becomes_read_only(table, tmp_path, monkeypatch):
     run(table, tmp_path / "out", limit=20)
 
@@ -192,6 +214,18 @@ class TestWorkers:
         assert (double.records, double.explained) == (single.records, single.explained) == (24, 24)
         assert content(tmp_path / "double") == content(tmp_path / "single")
         assert double.peak_open_records <= 4 * (2 + engine.READ_AHEAD)
+
+    @pytest.mark.slow
+    def test_a_file_that_a_worker_cannot_write_ends_the_run_and_loses_nothing(self, table, tmp_path):
+        obstacle = tmp_path / "out" / "shards" / "000002.parquet"
+        obstacle.mkdir(parents=True)
+        options = {"methods": ["random"], "shard_size": 4, "workers": 2}
+        with pytest.raises(StorageError, match=r"000002\.parquet: it is a folder.* finished shards are intact"):
+            corpus.run(table, tmp_path / "out", **options)
+        obstacle.rmdir()
+        corpus.run(table, tmp_path / "out", **options)
+        corpus.run(table, tmp_path / "undisturbed", methods=["random"], shard_size=4)
+        assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
 
     def test_an_error_of_loading_is_told(self, table, tmp_path):
         with pytest.raises((ModelError, OptionError), match="no-such-model"):

@@ -23,7 +23,7 @@ import rationales
 from rationales.corpus import open_results
 from rationales.corpus.row_format import GRID_SIDE, cell_means, shortened
 from rationales.corpus.summary.page import write_report
-from rationales.corpus.summary.statistics import WordCounts, spurious_words, statistics_of, top_words
+from rationales.corpus.summary.statistics import WordCounts, _excerpt, spurious_words, statistics_of, top_words
 from rationales.errors import DataError, InputError
 
 
@@ -149,6 +149,15 @@ class TestStatistics:
         entry = statistics_of(results.rows())["occlusion"]
         assert entry.dropped_words
         assert sum(map(len, entry.words.values())) <= 6
+
+
+@pytest.mark.parametrize(
+    ("text", "excerpt"),
+    [("short  and\nsweet", "short and sweet"), ("word " * 40, "word " * 23 + "word …"), ("x" * 200, "x" * 120 + " …")],
+    ids=["short", "words", "one word"],
+)
+def test_an_excerpt_ends_between_words(text, excerpt):
+    assert _excerpt(text) == excerpt
 
 
 def test_the_page_escapes_everything_and_its_links_exist(tmp_path):

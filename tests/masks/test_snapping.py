@@ -12,7 +12,9 @@ from methods.keyword import WeightedWordsModel
 from reference import phrases
 
 import rationales
-from rationales.masks.snapping import MAX_CHANGES, EdgeChange, edge_changes
+from rationales.masks.objective import complement_term, squeeze, sufficiency_term
+from rationales.masks.snapping import MAX_CHANGES, EdgeChange, _LossQuery, edge_changes
+from rationales.models.batch.execution import counted_passes
 from rationales.models.text.units import cuts, words
 from rationales.rationale import Rationale
 from rationales.rationale_parts import Unit
@@ -192,23 +194,66 @@ class TestEmbeddedModel:
         assert any("care any more" in span.text for span in rationales.explain(model, text, method=method).spans())
 
     def test_it_costs_less_than_a_tenth_of_the_optimisation(self, model):
-        """Rows that the model runs, three for each that is run for a gradient (Griewank and Walther 2008)."""
+        """Rows that the model runs, two more for each that is run for a gradient (Griewank and Walther 2008)."""
 
         def cost(snap):
-            total = 0
-
-            def count(_module, _args, output):
-                nonlocal total
-                logits = getattr(output, "logits", output)
-                total += len(logits) * (3 if logits.requires_grad else 1)
-
-            handle = model.networks[0].module.register_forward_hook(count)
-            rationales.explain(model, list(CUT) + LONG, snap=snap)
-            handle.remove()
-            return total
+            with counted_passes() as passes:
+                rationales.explain(model, list(CUT) + LONG, snap=snap)
+            return passes.forward + 2 * passes.backward
 
         unmoved = cost(snap=False)
         assert unmoved < cost(snap=True) <= 1.1 * unmoved
+
+
+class TestLosses:
+    """Losses of changed selections, as they are when every segment is run for each of them."""
+
+    TEXT = "It was not very good, and the second half simply falls apart. " * 20  # several segments
+
+    @pytest.fixture
+    def batch(self):
+        small = rationales.load(segment=60, overlap=10)
+        encoded = small.encode([small.read(text, None) for text in (self.TEXT, "A dull film.", self.TEXT[:300])])
+        with small.frozen(), torch.no_grad():
+            yield small.batch(encoded)
+
+    def test_equal_those_of_whole_inputs(self, batch):
+        rng = np.random.default_rng(0)
+        units = [len(values) for values in batch.gather(batch.zeros())]
+        unchanged = [rng.random(count) < 0.4 for count in units]
+        selections = [
+            [
+                first,
+                *(EdgeChange(at, at + 1, bool(at % 2)).apply(first) for at in range(0, len(first), len(first) // k)),
+            ]
+            for first, k in zip(unchanged, (7, 2, 4), strict=True)
+        ]
+        target, full = torch.tensor([0, 1, 0]), batch.predict()
+        with counted_passes() as passes:
+            losses = _LossQuery.of(batch, target, full, unchanged).losses(selections)
+        for number, tried in enumerate(selections):
+            expected = [self.literal_loss(batch, target, full, number, selected, tried[0]) for selected in tried]
+            np.testing.assert_allclose(losses[number], expected, rtol=1e-4)
+        whole_inputs = 2 * sum(
+            len(tried) * int((batch.rows.input == number).sum()) for number, tried in enumerate(selections)
+        )
+        assert passes.forward < whole_inputs / 2, "segments that a change leaves as they are run once"
+
+    @staticmethod
+    def literal_loss(batch, target, full, number, selected, unchanged):
+        """Eq. 2 and 4 of one selection of one input, by the model's probabilities for all inputs."""
+
+        def probability(units):
+            everywhere = [torch.zeros(len(values)) for values in batch.gather(batch.zeros())]
+            everywhere[number] = torch.from_numpy(units).float()
+            return batch.predict(batch.spread(everywhere))[number, target[number]]
+
+        kept, left = probability(selected), probability(~selected)
+        of_full = full[number, target[number]]
+        if kept < torch.minimum(0.9 * of_full, probability(unchanged)) - 1e-6:
+            return np.inf
+        floored = torch.maximum(squeeze(left), 0.5 * squeeze(of_full))
+        return float(sufficiency_term(squeeze(kept)) + complement_term(floored, "bounded"))
 
 
 LONG = [
@@ -255,3 +300,15 @@ def test_tokens_and_sentences_are_not_moved():
         assert (
             rationales.explain(model, "I could not care any more. It was fine.", method="occlusion").selection is None
         )
+
+
+@pytest.mark.gpu
+def test_half_precision_selects_the_same_words(monkeypatch):
+    model = rationales.load(device="cuda")
+    in_half = rationales.explain(model, list(CUT) + LONG, method="marc-instant")
+    for module in ("masks.snapping", "pipeline.explain"):
+        monkeypatch.setattr(f"rationales.{module}.faster_copy", lambda batch: batch)
+    in_single = rationales.explain(model, list(CUT) + LONG, method="marc-instant")
+    for half, single in zip(in_half, in_single, strict=True):
+        assert np.array_equal(half.selected(), single.selected())
+        assert half.probabilities["rationale"] == pytest.approx(single.probabilities["rationale"], abs=1e-5)

@@ -109,8 +109,9 @@ def run(
     with waiting("loading"):
         import_torch()
         from rationales import corpus
-        from rationales.corpus.memory import bound_memory
+        from rationales.corpus.memory import bound_memory, freeze_objects
     bound_memory()
+    freeze_objects()
     with progress_lines() as report:
         summary = corpus.run(
             inputs,

@@ -1,4 +1,4 @@
-"""Keeps the memory of a process that explains shard after shard from growing.
+"""Settings of a process that explains shard after shard: its memory does not grow, and garbage is found quickly.
 
 Two things grow otherwise. oneDNN keeps a compiled primitive for each new shape, up to 1,024 of them, and texts have
 many shapes. And the C library takes large tensors from its heap once it has seen such sizes, where tensors of many
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 
 PRIMITIVES = 64  # that oneDNN keeps; fewer cost time
@@ -20,6 +21,15 @@ def bound_memory() -> None:
     """Settings of this process; call it in processes of our own, before the first forward pass."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(PRIMITIVES))
     _call_c_library("mallopt", _MMAP_THRESHOLD, MAPPED_BYTES)
+
+
+def freeze_objects() -> None:
+    """Exempt the objects that exist now from garbage collection; call it in processes of our own, with a loaded model.
+
+    Modules and the model stay until the end, and a search through them takes 0.2 seconds, every shard or two.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def release_free_memory() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -110,18 +112,19 @@ def serialized(rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any])
 def row_of(record: Record, title: str, rationale: Rationale) -> dict[str, Any]:
     """A rationale as a row; `title` is what the method is called."""
     full = rationale.probabilities["full"]
+    target, *others = _stored_probabilities(rationale)
     row = {
         "position": record.position,
         "id": record.id,
         "location": record.location,
         "method": title,
         "target": rationale.target,
-        "predicted": max(full, key=lambda label: full[label]),
-        **{f"p_{name}": _probability(rationale, name, rationale.target) for name in _PROBABILITIES},
-        "selected": int(rationale.selected().sum()),
+        "predicted": max(full, key=full.__getitem__),
+        **{f"p_{name}": target[name] for name in _PROBABILITIES},
+        "selected": int(np.count_nonzero(rationale.selected())),
         "units": len(rationale.units),
-        "other_labels": _other_labels(rationale),
-        "rule": json.dumps({key: value for key, value in vars(rationale.rule).items() if value is not None}),
+        "other_labels": others,
+        "rule": _rule_text(rationale.rule),
         "baseline": rationale.baseline,
         "steps": rationale.steps,
         "stop": rationale.stop,
@@ -131,24 +134,25 @@ def row_of(record: Record, title: str, rationale: Rationale) -> dict[str, Any]:
     return row | (_image_columns(record, rationale) if isinstance(rationale.units, Grid) else _text_columns(rationale))
 
 
+@lru_cache
+def _rule_text(rule: Rule) -> str:
+    return json.dumps({name: value for name, value in vars(rule).items() if value is not None})
+
+
 def _text_columns(rationale: Rationale) -> dict[str, Any]:
-    words = rationale.words
+    _, starts, ends, text_indices = zip(*rationale.words, strict=True)
+    spans = rationale.spans()
+    span_scores = shortened(np.array([span.score for span in spans])).tolist()
     return {
         "text": rationale.text,
         "pair": rationale.pair,
         "scores": shortened(rationale.scores),
-        "starts": [unit.start for unit in words],
-        "lengths": [unit.end - unit.start for unit in words],
-        "text_units": sum(unit.text_index == 0 for unit in words),
+        "starts": starts,
+        "lengths": list(map(sub, ends, starts)),
+        "text_units": text_indices.count(0),
         "spans": [
-            {
-                "first": span.first,
-                "last": span.last,
-                "start": span.start,
-                "end": span.end,
-                "score": float(shortened(np.array([span.score], np.float32))[0]),
-            }
-            for span in rationale.spans()
+            {"first": span.first, "last": span.last, "start": span.start, "end": span.end, "score": score}
+            for span, score in zip(spans, span_scores, strict=True)
         ],
     }
 
@@ -168,21 +172,19 @@ def _image_columns(record: Record, rationale: Rationale) -> dict[str, Any]:
     }
 
 
-def _other_labels(rationale: Rationale) -> list[dict[str, Any]]:
-    """The probabilities of all labels but the target, or of the likeliest where they are many."""
+def _stored_probabilities(rationale: Rationale) -> list[dict[str, Any]]:
+    """The probabilities of the target, then of all other labels, or of the likeliest where they are many."""
     full, labels = rationale.probabilities["full"], list(rationale.labels)
     if len(labels) > MAX_CLASSES:
         likeliest = sorted(labels, key=lambda label: -full[label])[:N_LIKELIEST_CLASSES]
         labels = [label for label in labels if label in likeliest]
+    stored_labels = [rationale.target, *(label for label in labels if label != rationale.target)]
+    by_name = [rationale.probabilities[name] for name in _PROBABILITIES]
+    table = np.array([[by_label[label] for by_label in by_name] for label in stored_labels])
     return [
-        {"label": label, **{name: _probability(rationale, name, label) for name in _PROBABILITIES}}
-        for label in labels
-        if label != rationale.target
+        {"label": label, **dict(zip(_PROBABILITIES, values, strict=True))}
+        for label, values in zip(stored_labels, shortened(table, PROBABILITY_BITS).tolist(), strict=True)
     ]
-
-
-def _probability(rationale: Rationale, name: str, label: str) -> float:
-    return float(shortened(np.array([rationale.probabilities[name][label]]), PROBABILITY_BITS)[0])
 
 
 def shortened(values: np.ndarray, bits: int = SCORE_BITS) -> np.ndarray:

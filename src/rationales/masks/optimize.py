@@ -19,7 +19,7 @@ from rationales.masks.optimizer import BETAS, EPSILON, OptimizerState, keep_logi
 from rationales.masks.settings import MaskSettings
 from rationales.masks.steps import StepRunner, collect_warmup, collects_at_once
 from rationales.models.batch import Batch
-from rationales.models.fast.precision import in_half_precision
+from rationales.models.fast.precision import MAX_CACHED_BYTES, in_half_precision
 
 CALM_MOVEMENT = 0.01  # mean change of a keep between two checks
 CALM_CHECKS = 2
@@ -197,6 +197,23 @@ def fast_precision(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSet
     if precision == "bfloat16" and (half := in_half_precision(batch)) is not None:
         return half, replace(settings, precision="full")
     return batch, replace(settings, precision=precision)
+
+
+def faster_copy(batch: Batch) -> Batch:
+    """Copy of this batch for many forward passes without gradients; the batch itself if no copy is faster and agrees.
+
+    On a GPU in half precision, if the weights are in single precision and their copies are small enough to be cached;
+    on a CPU in its own precision with rows that are packed (`Batch.faster_as_copy`).
+    """
+    if batch.faster_as_copy:
+        return in_half_precision(batch, torch.float32) or batch
+    if batch.device.type != "cuda":
+        return batch
+    weights = [weight for module in batch.modules for weight in module.parameters()]
+    small = sum(weight.nbytes for weight in weights) // 2 <= MAX_CACHED_BYTES
+    if small and all(weight.dtype == torch.float32 for weight in weights):
+        return in_half_precision(batch, torch.float16, gradients=False) or batch
+    return batch
 
 
 def check_stopping(

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from rationales.masks.objective import complement_term, squeeze, sufficiency_term
+from rationales.masks.optimize import faster_copy
 from rationales.masks.sizes import LOSS_SLACK, LOST_TARGET_SHARE, SUFFICIENT
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import outputs_under_keeps
+from rationales.models.batch.queries import outputs_of_rows
 from rationales.models.text.units import Cuts, cuts
 from rationales.rationale_parts import Unit
 
@@ -62,8 +63,8 @@ def snap_selections(
     if not moving:
         return results
     moving_batch = batch if len(moving) == batch.inputs else batch.take(moving)
-    query = _LossQuery(moving_batch, target[moving], full[moving])
     initial = [selections[number] for number in moving]
+    query = _LossQuery.of(moving_batch, target[moving], full[moving], initial)
     tried_changes = [[change for alternatives in edges[number] for change in alternatives] for number in moving]
     single = [[selected, *(change.apply(selected) for change in tried)]
               for selected, tried in zip(initial, tried_changes, strict=True)]  # fmt: skip
@@ -179,11 +180,22 @@ class _LossQuery:
     batch: Batch
     target: Tensor  # (inputs,)
     full: Tensor  # (inputs, classes)
+    unchanged_keep: Tensor  # (S, n) bool: the selections that all others are compared with
+    unchanged_outputs: Tensor  # (2, S): probabilities of the target given these, and given their complements
+
+    @classmethod
+    def of(cls, batch: Batch, target: Tensor, full: Tensor, selections: Sequence[np.ndarray]) -> _LossQuery:
+        """A query about changes of these selections, one (n,) for each input."""
+        batch = faster_copy(batch)
+        keep = batch.spread(list(map(torch.from_numpy, selections))) > 0.5
+        row = torch.arange(batch.size[0], device=batch.device)
+        return cls(batch, target, full, keep, _both_sides(batch, target, row, keep))
 
     def losses(self, selections: Sequence[Sequence[np.ndarray]], min_count: int = 2) -> list[np.ndarray]:
         """For each input the losses (k,) of its k selections, the first unchanged; infinite where one does not suffice.
 
-        Losses of inputs with fewer than `min_count` selections are not computed; they are 0.
+        Losses of inputs with fewer than `min_count` selections are not computed; they are 0. A segment that a change
+        leaves as it is has the outputs of the unchanged selection, and is not run again.
         """
         counts = [len(tried) if len(tried) >= min_count else 0 for tried in selections]
         losses = [np.zeros(len(tried)) for tried in selections]
@@ -193,13 +205,13 @@ class _LossQuery:
         # each input's last selection stands in for the ones it lacks
         by_number = [[tried[min(number, len(tried) - 1)] for tried in selections] for number in range(max(counts))]
         keep = torch.stack([batch.spread(list(map(torch.from_numpy, tried))) > 0.5 for tried in by_number])  # (k, S, n)
-        keeps = torch.stack([keep, ~keep & batch.rows.real], 1).flatten(0, 1)  # each followed by its complement
-        count = 2 * torch.tensor(counts, device=batch.device)[batch.rows.input]
-        probabilities = outputs_under_keeps(
-            batch, self.target, lambda row, variant: keeps[variant[:, None], row], count
-        )
-        pooled = batch.pool(probabilities[..., None]).mean(-2).squeeze(-1)  # (2 k, inputs)
-        kept, left = pooled[0::2], pooled[1::2]
+        count = torch.tensor(counts, device=batch.device)[batch.rows.input]
+        is_used = torch.arange(len(keep), device=batch.device)[:, None] < count
+        variant, row = torch.nonzero((keep != self.unchanged_keep).any(-1) & is_used, as_tuple=True)
+        probabilities = self.unchanged_outputs[:, None].repeat(1, len(keep), 1)  # (2, k, S)
+        if len(row):
+            probabilities[:, variant, row] = _both_sides(batch, self.target, row, keep[variant, row])
+        kept, left = batch.pool(probabilities[..., None]).mean(-2).squeeze(-1)  # (k, inputs) each
         full = self.full.gather(1, self.target[:, None]).squeeze(1)
         floored = torch.maximum(squeeze(left), LOST_TARGET_SHARE * squeeze(full))
         loss = sufficiency_term(squeeze(kept)) + complement_term(floored, "bounded")
@@ -207,3 +219,9 @@ class _LossQuery:
         table = torch.where(kept >= required, loss, torch.inf).T.double().cpu().numpy()
         rows = zip(table, losses, counts, strict=True)
         return [values[: len(zeros)] if count else zeros for values, zeros, count in rows]
+
+
+def _both_sides(batch: Batch, target: Tensor, row: Tensor, keep: Tensor) -> Tensor:
+    """(2, P): probability of the target in the rows `row` (P,) under keep (P, n) bool, and under its complement."""
+    sides = torch.cat([keep, ~keep & batch.rows.real[row]])
+    return outputs_of_rows(batch, target, row.repeat(2), sides).view(2, -1)

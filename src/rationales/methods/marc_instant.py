@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, cast
 
+import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
@@ -95,12 +96,14 @@ class MarcInstant(Method):
         """Notes per input about masks that do not distinguish units."""
         mask_input, real = mask_rows(batch.rows.input, batch), mask_rows(batch.rows.real, batch)
         advice = f"raise refine (now {self.refine}), or use marc"
+        zeros = torch.zeros(batch.inputs, device=keep.device, dtype=torch.float32)
+        units = zeros.index_add(0, mask_input, real.sum(1).float())
+        totals = zeros.index_add(0, mask_input, torch.where(real, keep, 0.0).sum(1).float())
+        maxima = zeros.scatter_reduce(0, mask_input, torch.where(real, keep, 0.0).amax(1).float(), "amax")
         notes: list[list[Note]] = []
-        for number in range(batch.inputs):
-            input_keep = keep[mask_input == number][real[mask_input == number]]
-            mean, largest = float(input_keep.mean()), float(input_keep.max())
+        for count, mean, largest in torch.stack([units, totals / units, maxima], 1).tolist():
             input_notes: list[Note] = []
-            if mean > FULL_MASK and len(input_keep) > 1:
+            if mean > FULL_MASK and count > 1:
                 message = f"the predicted mask keeps nearly everything (mean keep {mean:.2f}); {advice}"
                 input_notes.append(Note("keeps-everything", message))
             if largest < EMPTY_MASK:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rationales.errors import InputError, OptionError
+from rationales.masks.optimize import faster_copy
 from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
@@ -77,7 +78,7 @@ class _Request:
 class _Scored:
     """What a chunk of inputs was given by the method and the model, before it is described."""
 
-    target: Tensor  # (inputs,)
+    target: Tensor  # (inputs,), on the CPU
     scores: list[Tensor]  # (units,) for each input; those of images on the device
     rules: list[Rule]
     by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects by the scores
@@ -260,19 +261,21 @@ def _score(
         question_target, question_full = torch.full_like(target, CHOSEN), question.predict()
     attribution = run_method(question, request.method, question_target, progress)
     row_scores, row_span_scores = shaped_scores(batch, attribution, request.smooth, request.shape)
-    unit_scores = [values.float() for values in batch.gather(row_scores)]  # on the device
-    scores = [values.cpu() for values in unit_scores]
+    unit_scores = _unit_scores(batch, row_scores)  # on the device
+    scores = selection.on_host(unit_scores)
     _check_scores(scores, titles, request.method)
-    choice = None
+    choice, trial_batch = None, question
     if request.rule is None:
         span_scores = unit_scores
         if row_span_scores is not None:
-            span_scores = [values.float() for values in batch.gather(row_span_scores)]
-            _check_scores(span_scores, titles, request.method)
+            span_scores = _unit_scores(batch, row_span_scores)
+            _check_scores(selection.on_host(span_scores), titles, request.method)
             thresholds_of_scores = any(rule.threshold is not None for rule in request.method.rules)
             if attribution.span_scores is None and thresholds_of_scores:  # shaped scores have another range
                 span_scores = [*map(selection.with_values_of, span_scores, unit_scores)]
-        choice = choose_rules(question, request.method.rules, span_scores, question_target, question_full)
+        # on a GPU the rules of texts are tried in half precision; what is reported is computed below
+        trial_batch = faster_copy(question) if model.kind == "text" and batch.device.type == "cuda" else question
+        choice = choose_rules(trial_batch, request.method.rules, span_scores, question_target, question_full)
         rules, chosen = choice.rules, choice.selected
     else:
         rules = [request.rule] * batch.inputs
@@ -287,11 +290,16 @@ def _score(
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
         words, values = [text.units for text in encoded], [input_scores.numpy() for input_scores in scores]
         selected = snap_selections(question, question_target, question_full, words, values, chosen)
-    if choice is not None and selected is chosen and question is batch:
+    if choice is not None and trial_batch is batch:
         empty = batch.predict(batch.zeros()) if batch.known_baseline is None else batch.known_baseline
         predicted = torch.stack([choice.rationale, choice.complement, empty.to(full)])
+        moved = [number for number, units in enumerate(selected) if not np.array_equal(units, chosen[number])]
+        if moved:  # the others have the predictions of their rule
+            subset = batch if len(moved) == batch.inputs else batch.take(moved)
+            keep = subset.spread([torch.from_numpy(selected[number]) for number in moved])
+            predicted[:2, moved] = subset.predict(torch.stack([keep, (1 - keep) * subset.rows.real]))
     else:
-        keep = batch.spread([torch.from_numpy(units).float() for units in selected])
+        keep = batch.spread([torch.from_numpy(units) for units in selected])
         predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
     probabilities = dict(
         zip(("full", "rationale", "complement", "baseline"), torch.cat([full[None], predicted]).cpu(), strict=True)
@@ -304,7 +312,7 @@ def _score(
     if model.kind in ("image", "image-text"):  # resized to the image, which the device does faster
         scores = unit_scores
     return _Scored(
-        target=target,
+        target=target.cpu(),
         scores=scores,
         rules=rules,
         by_rule=by_rule,
@@ -420,13 +428,21 @@ def _check_probabilities(measured: Sequence[Tensor], titles: Sequence[str]) -> N
             )
 
 
+def _unit_scores(batch: Batch, row_scores: Tensor) -> list[Tensor]:
+    """(S, n) -> (units,) in float32 for each input, on the device."""
+    scores = batch.gather(row_scores)
+    return list(torch.split(torch.cat(scores).float(), [len(values) for values in scores]))
+
+
 def _check_scores(scores: Sequence[Tensor], titles: Sequence[str], method: Method) -> None:
-    for values, title in zip(scores, titles, strict=True):
-        if first_nonfinite(values) is not None:
-            causes = {"gradients": "its gradients", "attention": "its hidden states"}
-            replaced = "its predictions when parts are replaced"
-            cause = next((text for need, text in causes.items() if need in method.needs), replaced)
-            raise InputError(f"{method.name} gives no finite scores for {title}: {cause} are NaN or infinite")
+    """`scores`: (units,) of each input, on the CPU."""
+    if first_nonfinite(torch.cat(list(scores))) is None:
+        return
+    title = next(title for values, title in zip(scores, titles, strict=True) if first_nonfinite(values) is not None)
+    causes = {"gradients": "its gradients", "attention": "its hidden states"}
+    replaced = "its predictions when parts are replaced"
+    cause = next((text for need, text in causes.items() if need in method.needs), replaced)
+    raise InputError(f"{method.name} gives no finite scores for {title}: {cause} are NaN or infinite")
 
 
 def _shifted(progress: Progress | None, begin: float, share: float) -> Progress | None:

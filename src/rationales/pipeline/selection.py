@@ -114,33 +114,43 @@ def choose_rules(
     """
     full_input = full.gather(1, target[:, None]).squeeze(1).tolist()
     best, best_rank = [rules[0]] * batch.inputs, [(-1, -1.0)] * batch.inputs
-    selected: list[Tensor] = [torch.empty(0)] * batch.inputs
+    selected: list[np.ndarray] = [np.empty(0, dtype=bool)] * batch.inputs
     predictions = torch.full((2, *full.shape), torch.nan, device=full.device, dtype=full.dtype)
-    ranked = _ranked(rules, scores, batch.parts)
+    ranks = None if all(rule.threshold is not None for rule in rules) else _ranks_in_parts(scores, batch.parts)
     unsettled = list(range(batch.inputs))
-    parts = batch.parts
     for group in _groups(rules, batch):
         remaining = batch if len(unsettled) == batch.inputs else batch.take(unsettled)
-        values = [ranked[number] for number in unsettled]
-        masks = [[_select(rule, unit_values, parts) for unit_values in values] for rule in group]
+        masks = _select_all(group, scores, ranks, unsettled, batch.parts)
         keep = torch.stack([remaining.spread(by_input) for by_input in masks])  # (rules, S, n)
         required = [SUFFICIENT * full_input[number] for number in unsettled]
         predicted = _predict(remaining, keep, target[unsettled], required)  # (2, rules, inputs, classes)
         of_target = predicted.gather(-1, target[unsettled].expand(2, len(group), -1)[..., None]).squeeze(-1).tolist()
         for index, rule in enumerate(group):
+            improved: list[int] = []  # places in `unsettled`
             for place, number in enumerate(unsettled):
                 kept, removed = of_target[0][index][place], of_target[1][index][place]
                 sufficient = kept >= required[place]
                 necessary = removed < full_input[number]
                 rank = (2, 0.0) if sufficient and necessary else (1, 0.0) if sufficient else (0, kept)
                 if rank > best_rank[number]:
-                    best[number], best_rank[number], selected[number] = rule, rank, masks[index][place]
-                    predictions[:, number] = predicted[:, index, place]
+                    best[number], best_rank[number] = rule, rank
+                    improved.append(place)
+            if improved:
+                numbers = [unsettled[place] for place in improved]
+                predictions[:, numbers] = predicted[:, index, improved]
+                improved_masks = on_host([masks[index][place] for place in improved])
+                for number, mask in zip(numbers, improved_masks, strict=True):
+                    selected[number] = mask.numpy()
         unsettled = [number for number in unsettled if best_rank[number][0] < 2]
         if not unsettled:
             break
     _ask_missing_complements(batch, selected, predictions)
-    return RuleChoice(best, [mask.cpu().numpy() for mask in selected], *predictions)
+    return RuleChoice(best, selected, *predictions)
+
+
+def on_host(values: Sequence[Tensor]) -> list[Tensor]:
+    """The same vectors on the CPU, by one copy."""
+    return list(torch.split(torch.cat(list(values)).cpu(), [len(vector) for vector in values]))
 
 
 def with_values_of(order: Tensor, scores: Tensor) -> Tensor:
@@ -189,29 +199,22 @@ def _predict(batch: Batch, keep: Tensor, target: Tensor, required: Sequence[floa
     return torch.stack([alone, complement])
 
 
-def _ask_missing_complements(batch: Batch, selected: Sequence[Tensor], predictions: Tensor) -> None:
+def _ask_missing_complements(batch: Batch, selected: Sequence[np.ndarray], predictions: Tensor) -> None:
     """Fill in the complements of selections that do not suffice, in place."""
     if not _complements_later(batch):
         return
     missing = torch.nonzero(predictions[1].isnan().any(1)).flatten().tolist()
     if missing:
         subset = batch.take(missing)
-        keep = subset.spread([selected[number] for number in missing])
+        keep = subset.spread([torch.from_numpy(selected[number]) for number in missing])
         predictions[1, missing] = subset.predict((1 - keep) * subset.rows.real)
 
 
-def _ranked(
-    rules: Sequence[Rule], scores: Sequence[Tensor], parts: Sequence[Part]
-) -> list[tuple[Tensor, Tensor | None]]:
-    """Scores of each input and, where a rule counts units, their ranks in their part: 0 is the best.
-
-    Of equal scores the first is the better.
-    """
-    if all(rule.threshold is not None for rule in rules):
-        return [(values, None) for values in scores]
+def _ranks_in_parts(scores: Sequence[Tensor], parts: Sequence[Part]) -> list[Tensor]:
+    """(units,) for each input: the ranks of its scores in their part; 0 is the best, of equal scores the first."""
     if len({len(values) for values in scores}) == 1 and len(parts) == 1:  # images: one sort for all
-        return list(zip(scores, _ranks(torch.stack(list(scores))), strict=True))
-    return [(values, torch.cat([_ranks(piece) for piece in _part_values(values, parts)])) for values in scores]
+        return list(_ranks(torch.stack(list(scores))))
+    return [torch.cat([_ranks(piece) for piece in _part_values(values, parts)]) for values in scores]
 
 
 def _part_values(values: Tensor, parts: Sequence[Part]) -> list[Tensor]:
@@ -225,13 +228,29 @@ def _ranks(scores: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(-1, order, positions)
 
 
-def _select(rule: Rule, ranked: tuple[Tensor, Tensor | None], parts: Sequence[Part]) -> Tensor:
-    """(units,) bool: `Rule.select` on the device of the scores; a share is taken of each part."""
-    scores, ranks = ranked
-    if rule.threshold is not None:
-        return scores > rule.threshold
-    if ranks is None:
-        raise ValueError("a rule that counts units needs their ranks")
+def _select_all(
+    rules: Sequence[Rule],
+    scores: Sequence[Tensor],
+    ranks: Sequence[Tensor] | None,
+    numbers: Sequence[int],
+    parts: Sequence[Part],
+) -> list[list[Tensor]]:
+    """For each rule, what it selects in the inputs `numbers`: (units,) bool each, on the device of the scores."""
+    lengths = [len(scores[number]) for number in numbers]
+    flat = torch.cat([scores[number] for number in numbers])
+    masks: list[list[Tensor]] = []
+    for rule in rules:
+        if rule.threshold is not None:
+            masks.append(list(torch.split(flat > rule.threshold, lengths)))
+        elif ranks is None:
+            raise ValueError("a rule that counts units needs their ranks")
+        else:
+            masks.append([_best_units(rule, ranks[number], parts) for number in numbers])
+    return masks
+
+
+def _best_units(rule: Rule, ranks: Tensor, parts: Sequence[Part]) -> Tensor:
+    """(units,) bool: the units whose rank is below the rule's count; a share is taken of each part."""
     return torch.cat([piece < rule.count(len(piece)) for piece in _part_values(ranks, parts)])
 
 
@@ -239,8 +258,9 @@ def select_by_rule(rule: Rule, scores: Sequence[Tensor], batch: Batch) -> list[n
     """(units,) bool for each input: what a user's rule selects; a share is taken of each part."""
     if rule.top is not None and len(batch.parts) > 1:
         raise OptionError("top counts units, and words and pixels cannot be counted together; give share or threshold")
-    ranked = _ranked([rule], scores, batch.parts)
-    return [_select(rule, values, batch.parts).cpu().numpy() for values in ranked]
+    ranks = None if rule.threshold is not None else _ranks_in_parts(scores, batch.parts)
+    (masks,) = _select_all([rule], scores, ranks, range(len(scores)), batch.parts)
+    return [mask.numpy() for mask in on_host(masks)]
 
 
 def rule_at_image_size(rule: Rule, scores: np.ndarray, read_mask: np.ndarray, words: int) -> Rule:

@@ -15,6 +15,7 @@ from rationales.models.batch import Batch
 from rationales.models.batch.queries import (
     baseline_and_full_outputs,
     gradients,
+    outputs_of_rows,
     outputs_under_keeps,
 )
 from rationales.models.classes import OUTPUTS, Head, explained_output
@@ -189,6 +190,23 @@ class TestOutputsUnderKeeps:
         with model.frozen():
             outputs_under_keeps(batch, TARGET, keeps, batch.rows.real.sum(1))
         assert torch.equal(variant_counts, batch.rows.real.sum(1))
+
+    @pytest.mark.parametrize(("views", "budget"), [(1, 10**6), (1, 50), (2, 90)])
+    def test_rows_that_repeat_each_with_a_keep_of_its_own(self, views, budget):
+        model, batch = prepared(views)
+        generator = torch.Generator().manual_seed(1)
+        row = torch.randint(batch.size[0], (17,), generator=generator)
+        keep = torch.rand(17, batch.size[1], generator=generator, dtype=batch.dtype)
+        all_keeps = torch.zeros(17, *batch.size, dtype=batch.dtype)
+        all_keeps[torch.arange(17), row] = keep
+        with model.frozen(), torch.no_grad():
+            expected = batch.score(TARGET, all_keeps)[torch.arange(17), row]
+            batch.budget = budget
+            outputs = outputs_of_rows(batch, TARGET, row, keep)
+            pieces = list(batch.pieces(row))
+        assert torch.allclose(outputs, expected, atol=1e-10)
+        assert sorted(torch.cat([piece.where for piece in pieces]).tolist()) == list(range(17))
+        assert all(len(piece.row) == 1 or piece.size * len(piece.row) <= budget for piece in pieces)
 
     def test_the_ends_are_nothing_and_everything(self, bert):
         model, batch = bert

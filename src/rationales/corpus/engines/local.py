@@ -26,7 +26,7 @@ from rationales.corpus.engines.engine import (
 )
 from rationales.corpus.explaining import ExplainRequest, explain_shard
 from rationales.corpus.manifest import ShardEntry
-from rationales.corpus.memory import bound_memory
+from rationales.corpus.memory import bound_memory, freeze_objects
 from rationales.corpus.shards import Shard
 from rationales.models.batch import execution
 from rationales.models.model import Model
@@ -184,6 +184,7 @@ def _model() -> Model:
     """The model of this worker, loaded once."""
     if _Worker.model is None:
         _Worker.model = _Worker.task.source.load()
+        freeze_objects()
     return _Worker.model
 
 

@@ -31,7 +31,7 @@ from rationales.corpus.engines.engine import (
 )
 from rationales.corpus.explaining import ExplainedShard, explain_shard
 from rationales.corpus.manifest import ADVICE, ShardEntry
-from rationales.corpus.memory import bound_memory
+from rationales.corpus.memory import bound_memory, freeze_objects
 from rationales.corpus.settings import first_difference
 from rationales.corpus.shards import Shard
 from rationales.errors import OptionError
@@ -76,6 +76,7 @@ class ShardActor:
         The model is not loaded when the actor is made: an error would then be that of a dead worker.
         """
         self._model = self._source.load()
+        freeze_objects()
         methods = [method.to_dict() for method in self._request.methods]
         return {**description_of(self._model), "methods": methods}
 

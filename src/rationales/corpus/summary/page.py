@@ -5,11 +5,11 @@ The page loads nothing and runs no script. Ids, texts, words and labels all go t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rationales.corpus.manifest import store
+from rationales.corpus.manifest import ERRORS, store
 from rationales.corpus.results import CorpusResults
 from rationales.corpus.summary.statistics import (
     BINS,
@@ -84,10 +84,9 @@ def corpus_page(results: CorpusResults, statistics: dict[str, MethodStatistics])
     state = "" if results.manifest.complete else " · not complete"
     facts = (("records", "records"), ("explained", "explained"), ("failed", "failed"), ("skipped", "skipped"))
     items = "".join(f"<li><b>{totals[key]:,}</b>{name}</li>" for key, name in facts)
-    reasons = "".join(
-        f"<li>{number:,} × {display_text(reason)}</li>" for reason, number in results.manifest.reasons().items()
-    )
-    notes = f'<aside class="notes" aria-label="Failed records"><ul>{reasons}</ul></aside>' if reasons else ""
+    reasons = ", ".join(f"{number:,} × {display_text(reason)}" for reason, number in results.manifest.reasons().items())
+    failed = f"Not explained: {reasons}; {ERRORS} has the records and the messages."
+    notes = f'<aside class="notes" aria-label="Failed records"><ul><li>{failed}</li></ul></aside>' if reasons else ""
     kicker = f"{display_text(model)} · {display_text(', '.join(results.methods))}{state}"
     return "\n".join(
         (
@@ -186,18 +185,19 @@ def _spurious_section(statistics: MethodStatistics) -> str:
     if not any(statistics.words.values()):
         return ""
     body = "".join(
-        f'<tr><th scope="row"><bdi>{display_text(word)}</bdi></th><td>{escape(reason)}</td>'
-        f"<td>{display_text(target)}</td><td>{percent(counts.rate())}</td><td>{counts.documents:,}</td></tr>"
+        f'<tr><th scope="row"><bdi>{display_text(word)}</bdi></th><td class="name">{escape(reason)}</td>'
+        f'<td class="name">{display_text(target)}</td><td>{percent(counts.rate())}</td>'
+        f"<td>{counts.documents:,}</td></tr>"
         for target, word, counts, reason in suspects
     )
-    table = _listing(("Word", "looks like", "label", "selected", "records"), body) if body else "<p>None.</p>"
+    table = _listing(("Word", "looks like", "label", "selected", "records"), body, {1, 2}) if body else "<p>None.</p>"
     return f'<section><h3>Words that look spurious</h3><p class="caption">{escape(caption)}</p>{table}</section>'
 
 
 def _record_sections(statistics: MethodStatistics) -> Iterator[str]:
     for name, heading, caption in RECORD_LISTS:
         body = "".join(map(_record_row, getattr(statistics, name).listed()))
-        table = _listing(("Record", "", "label", "full", "rationale"), body)
+        table = _listing(("Record", "Beginning", "label", "full input", "rationale alone"), body, {1, 2})
         yield f'<section><h3>{heading}</h3><p class="caption">{caption}</p>{scrollable(table, heading)}</section>'
 
 
@@ -205,13 +205,18 @@ def _record_row(record: dict[str, Any]) -> str:
     address = f"{RECORD_PAGES}/{record['position']}.html"
     return (
         f'<tr><th scope="row"><a href="{address}">{display_text(record["id"])}</a></th>'
-        f'<td class="words"><bdi>{display_text(record["excerpt"])}</bdi></td><td>{display_text(record["target"])}</td>'
+        f'<td class="words"><bdi>{display_text(record["excerpt"])}</bdi></td>'
+        f'<td class="name">{display_text(record["target"])}</td>'
         f"<td>{percent(record['p_full'])}</td><td>{percent(record['p_rationale'])}</td></tr>"
     )
 
 
-def _listing(headings: Sequence[str], body: str) -> str:
-    header = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
+def _listing(headings: Sequence[str], body: str, names: Collection[int] = ()) -> str:
+    """A table; the columns `names` hold words, all others but the first numbers."""
+    header = "".join(
+        f'<th scope="col"{" class=name" if number in names else ""}>{escape(heading)}</th>'
+        for number, heading in enumerate(headings)
+    )
     return f'<table class="listing"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BINS = 20
+EXCERPT = 120  # characters
 EXTREMES = 10  # records of each list
 MAX_WORDS = 200_000
 MIN_DOCUMENTS = 5  # a word in fewer has no rate worth a rank
@@ -109,7 +110,7 @@ class MethodStatistics:
         for note in row["notes"]:
             self.notes[note["kind"]] += 1
         record = {key: row[key] for key in ("position", "id", "target", "p_full", "p_rationale", "p_complement")}
-        record["excerpt"] = " ".join((row["text"] or row["image"] or "").split())[:120]
+        record["excerpt"] = _excerpt(row["text"] or row["image"] or "")
         self.most_certain.add(row["p_full"], record)
         self.least_certain.add(-row["p_full"], record)
         self.least_sufficient.add(row["p_full"] - row["p_rationale"], record)
@@ -202,6 +203,14 @@ def spurious_words(statistics: MethodStatistics) -> list[tuple[str, str, WordCou
                 suspects.append((target, word, counts, reason))
     suspects.sort(key=lambda entry: (-entry[2].lower_bound(), entry[0], entry[1]))
     return suspects[:N_WORDS]
+
+
+def _excerpt(text: str) -> str:
+    """The beginning of a text on one line, cut between words where there are any."""
+    line = " ".join(text[: 8 * EXCERPT].split())
+    if len(line) <= EXCERPT:
+        return line
+    return f"{line[:EXCERPT].rpartition(' ')[0] or line[:EXCERPT]} …"
 
 
 def _suspicion(word: str, counts: WordCounts) -> str | None:

@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 from weakref import WeakSet
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -354,6 +355,20 @@ class Batch(ABC):
                 variants = max(1, self.budget // (weight * max(size) * len(group)))
                 yield Block(torch.tensor(chosen, device=self.device), network_view, size, variants)
 
+    def pieces(self, row: Tensor) -> Iterator[Piece]:
+        """Rows `row` (P,), which may repeat, in pieces that fit `budget`, longest first; `where` indexes `row`."""
+        numbers = row.cpu().numpy()
+        cost = np.asarray(self.cost())[numbers]
+        view = self.rows.view.cpu().numpy()[numbers] if self.views_are_networks else np.zeros_like(numbers)
+        for network_view in np.unique(view).tolist():
+            members = np.flatnonzero(view == network_view)
+            for group in pack(cost[members], self.budget, self._sufficient_cost):
+                selected = members[group]
+                size = cost[selected].tolist()  # falling
+                where = torch.from_numpy(selected).to(self.device)
+                packing = None if size[0] == size[-1] else Packing.from_lengths(size, self.device)
+                yield Piece(where, row[where], network_view, size[0], packing is None, packing)
+
     def rows_of(self, inputs: Sequence[int]) -> Tensor:
         """The indices of the rows of these inputs."""
         return torch.nonzero(torch.isin(self.rows.input, torch.tensor(list(inputs), device=self.device))).flatten()
@@ -422,7 +437,7 @@ class Batch(ABC):
         """The inverse of `gather`: a (units,) vector per input -> (S, n), 0 for padding."""
         lengths = torch.tensor([len(value) for value in values], device=self.device)
         first = torch.cumsum(lengths, 0) - lengths
-        flat = torch.cat([value.to(device=self.device, dtype=self.dtype) for value in values])
+        flat = torch.cat(list(values)).to(device=self.device, dtype=self.dtype)
         flat_index = (self.rows.unit + first[self.rows.input][:, None]).clamp(max=len(flat) - 1)
         return torch.where(self.rows.real, flat[flat_index], torch.zeros((), device=self.device, dtype=self.dtype))
 

@@ -172,6 +172,21 @@ def outputs_under_keeps(
         return batch.fit(compute)
 
 
+def outputs_of_rows(batch: Batch, target: Tensor, row: Tensor, keep: Tensor, *, output: str = "probability") -> Tensor:
+    """(P,): the explained output of the rows `row` (P,), which may repeat, under a keep (P, n) each."""
+
+    def compute() -> Tensor:
+        values = torch.zeros(len(row), device=batch.device, dtype=torch.promote_types(batch.dtype, torch.float32))
+        for piece in batch.pieces(row):
+            logits = batch.forward(piece, keep[piece.where].to(batch.dtype), None)
+            value = explained_output(batch.head, logits, target[batch.rows.input[piece.row]], output)
+            values[piece.where] = value.to(values.dtype)
+        return values
+
+    with torch.no_grad():
+        return batch.fit(compute)
+
+
 def outputs_when_deleted(
     batch: Batch,
     target: Tensor,

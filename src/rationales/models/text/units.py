@@ -305,10 +305,8 @@ class Cuts:
 
 def cuts(units: Sequence[Unit]) -> Cuts:
     """Where spans of these words (of both texts of a pair) would cut a phrase."""
-    texts = [unit.text for unit in units]
-    starts = np.fromiter((unit.start for unit in units), np.int64, len(units))
-    stops = np.fromiter((unit.end for unit in units), np.int64, len(units))
-    text_index = np.fromiter((unit.text_index for unit in units), np.int64, len(units))
+    texts, *numbers = zip(*units, strict=True) if units else ((), (), (), ())
+    starts, stops, text_index = np.array(numbers, np.int64).reshape(3, -1)
     traits = np.fromiter(map(_traits, texts), np.int64, len(texts))
     text_starts = np.diff(text_index, prepend=text_index[:1]) != 0  # the first word of the second text
     joints = _joints(traits, starts, stops, text_starts)
