@@ -44,6 +44,7 @@ from rationales.experiments.aml.scenarios import LONG_TEXT_WORDS, Scenario, choo
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.masks.instant.aml.settings import AmlTraining
+from rationales.models.batch import execution
 from rationales.models.delta import ENCODER_PACKAGE
 from zoo.paper_models.storage import unpack_encoder
 
@@ -255,6 +256,7 @@ def run_all(
 ) -> None:
     """Every table in its own folder's table.md; one that fails does not stop the others."""
     torch.set_float32_matmul_precision("high")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     end = time.monotonic() + 60 * minutes
     settings, failed = study_settings(tiny, networks), list[str]()
     rows = ["sst2", "emotion", "roberta"] if tiny else rows
@@ -275,7 +277,7 @@ def run_all(
 
     for number, name in enumerate(tables):
         reserved = sum(RESERVED_SECONDS[later] for later in tables[number + 1 :])
-        request = Request(data=data, out=out, limit=limit, log=log)
+        request = Request(data=data, out=out, limit=limit, log=log, device=device)
         log(f"== {name}")
         try:
             report = runs[name](request, end - reserved)
@@ -308,7 +310,9 @@ def main() -> None:
     parser.add_argument("--missing-from", type=Path, help="only rows of Table 1 that this --out of another run lacks")
     parser.add_argument("--add", type=Path, nargs="+", default=[], help="with --merge: --out of further runs")
     parser.add_argument("--tiny", action="store_true", help="a dry run: four inputs, one encoder, few steps")
+    parser.add_argument("--gpu-share", type=float, help="of the free GPU memory, where several runs share a GPU")
     args = parser.parse_args()
+    execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
     if args.merge:
         write_report(merge(args.out, args.add), "aml-table1", args.out)
         archive(args.out)
