@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from families import tiny
 from torch import nn
 
 import rationales
-from rationales.masks import objective, optimizer
+from rationales.masks import objective, steps
+from rationales.masks.objective import Problem, keeps_per_step
 from rationales.masks.optimize import optimize
+from rationales.masks.optimizer import OptimizerState
 from rationales.masks.settings import DEFAULT, MaskSettings
+from rationales.masks.steps import StepRunner
+from rationales.models.batch.execution import counted_passes
 
 
 def problem(device="cpu", module=None, tokenizer=None):
@@ -34,12 +40,31 @@ def test_the_edge_is_found_by_halving_and_by_many_places_at_once(monkeypatch):
     assert model.labels
 
 
+def test_replays_are_counted_as_passes_and_the_recording_is_not(monkeypatch):
+    class Graph:
+        def replay(self) -> None:
+            pass
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", nullcontext)
+    model, batch, target = problem()
+    settings = DEFAULT.on(None)
+    rows = keeps_per_step(settings) * batch.size[0]
+    with model.frozen():
+        state = OptimizerState.start(batch, settings, None).copy()
+        runner = StepRunner(Problem.of(batch, target, settings), cost=1)
+        runner.can_record, runner.warmup_done = True, steps.WARMUP_STEPS
+        with counted_passes() as passes:
+            runner.run(state, count=7, remaining=steps.MIN_STEPS)
+    assert (passes.forward, passes.backward) == (7 * rows, 7 * rows)
+
+
 @pytest.mark.gpu
 class TestOnACard:
     settings = MaskSettings(**{**DEFAULT.__dict__, "precision": "full", "stop": "steps"})
 
     def run(self, batch, model, target, max_cost, monkeypatch):
-        monkeypatch.setattr(optimizer, "MAX_COST", max_cost)
+        monkeypatch.setattr(steps, "MAX_COST", max_cost)
         with model.frozen():
             return optimize(batch, target, self.settings).keep
 
@@ -47,6 +72,15 @@ class TestOnACard:
         model, batch, target = problem("cuda")
         single_steps, replayed = (self.run(batch, model, target, max_cost, monkeypatch) for max_cost in (0, 10**9))
         assert torch.allclose(single_steps, replayed, atol=1e-4)
+
+    def test_as_many_passes_are_counted_as_one_by_one(self, monkeypatch):
+        model, batch, target = problem("cuda")
+        counts = []
+        for max_cost in (0, 10**9):
+            with counted_passes() as passes:
+                self.run(batch, model, target, max_cost, monkeypatch)
+            counts.append((passes.forward, passes.backward))
+        assert counts[0] == counts[1]
 
     def test_a_model_that_reads_on_its_way_is_run_step_by_step(self, monkeypatch):
         module, tokenizer = tiny("bert")

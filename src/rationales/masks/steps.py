@@ -18,6 +18,7 @@ from rationales.masks.objective import Problem, keeps_per_step, loss
 from rationales.masks.optimizer import OptimizerState, StepMasks, field_of, step, step_masks, warmup_step
 from rationales.masks.settings import BOUNDED_FIELDS, MaskSettings
 from rationales.models.batch import Batch, Noise
+from rationales.models.batch.execution import PassCount, counted_passes, record_replays
 
 MAX_COST = 2**17  # of a step (rows x tokens); above it a graph saves little time and needs much memory
 WARMUP_STEPS = 1  # before the recording, for the initialisation of libraries
@@ -34,6 +35,7 @@ class StepRunner:
         self.can_record = problem.batch.device.type == "cuda" and cost <= MAX_COST
         self.graph: torch.cuda.CUDAGraph | None = None
         self.graph_state: OptimizerState | None = None  # read and written by the recorded step
+        self.step_passes = PassCount()  # of the recorded step
         self.network_kinds = (type(problem.batch), *map(type, problem.batch.modules)) if self.can_record else ()
         self.warmup_done = WARMUP_STEPS if self.network_kinds in self.recorded_kinds else 0
 
@@ -50,6 +52,7 @@ class StepRunner:
         _copy_into(self.graph_state, state)
         for _ in range(count):
             self.graph.replay()
+        record_replays(self.step_passes, count)
         return self.graph_state.copy()
 
     def _record(self, state: OptimizerState) -> None:
@@ -58,7 +61,7 @@ class StepRunner:
         step_batch, settings = self.problem.on_step_views(state.step).batch, self.problem.settings
         step_batch.plan(keeps_per_step(settings), step_batch.size[0])  # on the host, so before the recording
         try:
-            with torch.cuda.graph(graph):
+            with counted_passes() as step_passes, torch.cuda.graph(graph):
                 _copy_into(graph_state, step(self.problem, graph_state))
         except RuntimeError:  # also when out of memory
             torch.cuda.synchronize()
@@ -67,7 +70,7 @@ class StepRunner:
             self.warmup_done = 0
             return
         self.recorded_kinds.add(self.network_kinds)
-        self.graph, self.graph_state = graph, graph_state
+        self.graph, self.graph_state, self.step_passes = graph, graph_state, step_passes
 
 
 def _copy_into(destination: OptimizerState, state: OptimizerState) -> None:

@@ -234,3 +234,11 @@ def record_passes(rows: int, output: Tensor) -> None:
     if count is not None:
         count.forward += rows
         count.backward += rows if output.requires_grad else 0
+
+
+def record_replays(passes: PassCount, times: int) -> None:
+    """Count the passes of a recorded step that is replayed so many times, if anything counts."""
+    count = _count.get()
+    if count is not None:
+        count.forward += times * passes.forward
+        count.backward += times * passes.backward
