@@ -29,7 +29,7 @@ from rationales.masks.instant.aml.example_metrics import EXAMPLE_METRICS
 from rationales.masks.instant.aml.masker import load_aml_masker
 from rationales.masks.instant.aml.pretraining import pretrain_for_metrics
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
-from rationales.masks.instant.aml.training_run import EpochResult
+from rationales.masks.instant.aml.training.training_run import EpochResult
 from rationales.models.text.model import TextModel
 
 TINY = AmlTraining(texts=20, validation_texts=5, epochs=1, trials=1, trial_texts=10, trial_epochs=1)

@@ -20,7 +20,7 @@ from rationales.errors import DataError, OptionError
 UNLIMITED_STEPS = 10**9  # where --minutes ends the training
 
 if TYPE_CHECKING:
-    from rationales.masks.instant.aml.training_run import EpochResult
+    from rationales.masks.instant.aml.training.training_run import EpochResult
     from rationales.masks.instant.training import ValidationResult
     from rationales.models.text.model import TextModel
 

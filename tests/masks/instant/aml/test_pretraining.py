@@ -13,10 +13,10 @@ from methods.maskers import KEYWORDS, sentences
 
 import rationales
 from rationales.errors import DataError, OptionError
-from rationales.masks.instant.aml import weight_search
 from rationales.masks.instant.aml.pretraining import pretrain, pretrain_for_metrics
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
-from rationales.masks.instant.aml.weight_search import WeightTrial, run_search, sampler_name, suggest
+from rationales.masks.instant.aml.training import weight_search
+from rationales.masks.instant.aml.training.weight_search import WeightTrial, run_search, sampler_name, suggest
 
 BRIEF = AmlTraining(
     texts=24, validation_texts=6, epochs=3, inputs=12, learning_rate=2e-3, trials=0, trial_texts=12, trial_epochs=1

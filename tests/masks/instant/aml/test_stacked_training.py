@@ -13,11 +13,11 @@ from methods.maskers import KEYWORDS, sentences
 import rationales
 from rationales.masks.instant.aml.attribution_network import AttributionNetwork
 from rationales.masks.instant.aml.backbone import make_backbone
-from rationales.masks.instant.aml.network_stack import NetworkStack, can_be_stacked, stacked_losses
 from rationales.masks.instant.aml.pretraining import pretrain_for_metrics
 from rationales.masks.instant.aml.settings import AmlTraining
-from rationales.masks.instant.aml.training_texts import TrainingTexts
-from rationales.masks.instant.aml.weight_search import WeightTrial, suggest
+from rationales.masks.instant.aml.training.network_stack import NetworkStack, can_be_stacked, stacked_losses
+from rationales.masks.instant.aml.training.training_texts import TrainingTexts
+from rationales.masks.instant.aml.training.weight_search import WeightTrial, suggest
 
 METRICS = ("comprehensiveness", "sufficiency", "aopc-comprehensiveness")
 IN_TURN = AmlTraining(

@@ -26,12 +26,12 @@ from rationales.masks.instant.aml.masker import (
     tokenizer_fingerprint,
 )
 from rationales.masks.instant.aml.masking import mask_token
-from rationales.masks.instant.aml.network_stack import can_be_stacked
-from rationales.masks.instant.aml.progress_file import ProgressFile
 from rationales.masks.instant.aml.settings import REPLACEMENTS, AmlLosses, AmlTraining
-from rationales.masks.instant.aml.stacked_training import train_maskers_together
-from rationales.masks.instant.aml.training_run import EpochResult, TrainingRun, seeded
-from rationales.masks.instant.aml.training_texts import TrainingTexts
+from rationales.masks.instant.aml.training.network_stack import can_be_stacked
+from rationales.masks.instant.aml.training.progress_file import ProgressFile
+from rationales.masks.instant.aml.training.stacked_training import train_maskers_together
+from rationales.masks.instant.aml.training.training_run import EpochResult, TrainingRun, seeded
+from rationales.masks.instant.aml.training.training_texts import TrainingTexts
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.model import TextModel
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rationales.errors import DataError, InputError, OptionError
-from rationales.masks.instant.aml.progress_file import ProgressFile
+from rationales.masks.instant.aml.training.progress_file import ProgressFile
 from rationales.masks.instant.masker_file import MaskerCard
 from rationales.masks.instant.pictures.augmentation import TrainingPictures
 from rationales.masks.instant.pictures.feature_layers import find_layers

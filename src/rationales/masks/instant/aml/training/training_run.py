@@ -20,10 +20,10 @@ from rationales.masks.instant.aml.backbone import Backbone
 from rationales.masks.instant.aml.example_metrics import HIGHER_IS_BETTER
 from rationales.masks.instant.aml.masker import AmlCard, AmlMasker, embedding_name
 from rationales.masks.instant.aml.masking import MapProblem, mask_token
-from rationales.masks.instant.aml.progress_file import ProgressFile, trained_state
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
-from rationales.masks.instant.aml.training_texts import TextGroup, TrainingTexts
-from rationales.masks.instant.aml.weight_search import (
+from rationales.masks.instant.aml.training.progress_file import ProgressFile, trained_state
+from rationales.masks.instant.aml.training.training_texts import TextGroup, TrainingTexts
+from rationales.masks.instant.aml.training.weight_search import (
     WEIGHTS,
     WeightTrial,
     best_trial,

@@ -15,11 +15,11 @@ from rationales.errors import DataError, InputError
 from rationales.masks.instant.aml.example_metrics import HIGHER_IS_BETTER
 from rationales.masks.instant.aml.masker import AmlCard, AmlMasker
 from rationales.masks.instant.aml.masking import MapProblem
-from rationales.masks.instant.aml.network_stack import NetworkStack, stacked_losses
 from rationales.masks.instant.aml.settings import AmlLosses
-from rationales.masks.instant.aml.training_run import SEARCH_TIME_SHARE, TrainingRun, load_weights, seeded
-from rationales.masks.instant.aml.training_texts import TextGroup, TrainingTexts
-from rationales.masks.instant.aml.weight_search import WeightTrial, best_trial, suggest, with_weights
+from rationales.masks.instant.aml.training.network_stack import NetworkStack, stacked_losses
+from rationales.masks.instant.aml.training.training_run import SEARCH_TIME_SHARE, TrainingRun, load_weights, seeded
+from rationales.masks.instant.aml.training.training_texts import TextGroup, TrainingTexts
+from rationales.masks.instant.aml.training.weight_search import WeightTrial, best_trial, suggest, with_weights
 
 ROUND_TRIALS = 5  # of each metric, suggested before any of them has a value
 STEP_TOKENS = 50_000  # of all networks, in a training step

@@ -1,0 +1,1 @@
+"""Training of attribution networks: texts, many networks at once, the search for loss weights, progress files."""
