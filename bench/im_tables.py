@@ -7,13 +7,15 @@ python -m bench.im_tables --data DIR --out OUT --tiny                      # a d
 --archives: classifiers.tar and fillers.tar of `python -m zoo.paper_models.train`, unpacked into zoo/ first.
 Under --out: im-tables.tar (NAME.md and NAME-1.json, NAME-2.json ... of every table; read them by Table.from_json),
 im-tables.md and log.txt, written again after every table. Scores and accuracies after retraining are kept in --cache:
-a run that was stopped goes on there.
+a run that was stopped goes on there. accuracies.json, written all the time, holds the accuracies alone, for a run on
+another machine that goes on with them (--accuracies).
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import sys
 import tarfile
@@ -26,7 +28,7 @@ from pathlib import Path
 
 import torch
 
-from rationales.errors import RationalesError
+from rationales.errors import OptionError, RationalesError
 from rationales.experiments.input_marginalization import table2
 from rationales.experiments.input_marginalization.rows import LIME_ROWS, PAIR_ROWS, TUNED_FILLER
 from rationales.experiments.input_marginalization.tables import TABLES, matrix_precision
@@ -41,20 +43,27 @@ STEPS = {  # what is computed, in the order of its importance -> minutes on an H
     "im-table1b": 0.2,
     "im-table4": 0.3,
     "im-table3": 0.3,
-    "roar": 11.0,
+    "roar": 6.0,  # what Table 2 needs
     "im-table2": 0.05,
+    "roar-lime": 6.0,  # what Table A6 needs beyond it
     "im-appendix": 0.6,
     "im-sanity": 1.9,
     "multirc": 2.2,
 }
+RETRAINED = {  # step -> rows and ways of removal; accuracies of the first are used again by the second
+    "roar": (PAIR_ROWS, (table2.ROAR, table2.ROAR_BERT)),
+    "roar-lime": (tuple(dict.fromkeys((*PAIR_ROWS, *LIME_ROWS))), (table2.ROAR, table2.ROAR_BERT, table2.ROAR_TUNED)),
+}
 LONG_TEXTS = ("im-table4", "im-table3", "im-appendix")  # tables that are made again with MultiRC
+ACCURACIES = "accuracies.json"
 REPORT_SECONDS = 15.0  # between two lines of progress
 
 
 class Results:
     """Everything that comes back: an archive of the tables, one Markdown file of all, and the log."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, cache: Path | None) -> None:
+        self.accuracies = None if cache is None else cache / "retraining"
         self.out, self.began, self.reported, self.step_began = out, *[time.monotonic()] * 3
         self.files: dict[str, str] = {}
         self.reports: dict[str, str] = {}
@@ -72,6 +81,7 @@ class Results:
         if now - self.reported > REPORT_SECONDS and share > 0:
             self.reported = now
             self.tell(f"   {100 * share:.0f} %, about {(now - self.step_began) * (1 - share) / share:.0f} s left")
+            self.write_accuracies()
 
     def add(self, name: str, report: ExperimentReport) -> None:
         """Store a table and write all files again."""
@@ -81,8 +91,23 @@ class Results:
             self.files[f"{name}-{number}.json"] = table.to_json()
         self.write()
 
+    def write_accuracies(self) -> None:
+        """All accuracies after retraining that are in the cache, as one file: key -> content of its file."""
+        if self.accuracies is not None and self.accuracies.is_dir():
+            contents = {path.stem: path.read_text() for path in sorted(self.accuracies.glob("*.json"))}
+            write_text(self.out / ACCURACIES, json.dumps(contents) + "\n")
+
+    def read_accuracies(self, source: Path) -> None:
+        """Put accuracies of an earlier run into the cache."""
+        if self.accuracies is None:
+            raise OptionError("accuracies are read into the cache: give --cache, too")
+        self.accuracies.mkdir(parents=True, exist_ok=True)
+        for key, content in json.loads(source.read_text()).items():
+            write_text(self.accuracies / f"{key}.json", content)
+
     def write(self) -> None:
-        """The archive, the Markdown file and the log."""
+        """The archive, the Markdown file, the log and the accuracies."""
+        self.write_accuracies()
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
             for file_name, content in self.files.items():
@@ -155,9 +180,8 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
         try:
             if name == "multirc":
                 _add_long_texts(workspace, results)
-            elif name == "roar":
-                rows = tuple(dict.fromkeys((*PAIR_ROWS, *LIME_ROWS)))
-                names = (table2.ROAR, table2.ROAR_BERT, table2.ROAR_TUNED)
+            elif name in RETRAINED:
+                rows, names = RETRAINED[name]
                 table2.retrained_tables(workspace, [row for row in rows if _possible(workspace, row)], names)
             else:
                 results.add(name, TABLES[name](workspace))
@@ -194,6 +218,7 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, help="packed encoder (carry/paper-models/minilm)")
     parser.add_argument("--archives", type=Path, nargs="+", default=[], help="archives of trained models")
     parser.add_argument("--cache", type=Path, help="folder of scores and of classifiers' accuracies")
+    parser.add_argument("--accuracies", type=Path, help=f"{ACCURACIES} of a run that was stopped, to go on with")
     parser.add_argument("--limit", type=int, help="texts of each data set; by default all of SST, 700, 500 of MultiRC")
     parser.add_argument("--train-texts", type=int, help=f"training texts of ROAR, by default {table2.TRAIN_TEXTS}")
     parser.add_argument("--samples", type=int, help="samples of LIME, by default 1000")
@@ -203,7 +228,9 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
-    results = Results(args.out)
+    results = Results(args.out, args.cache)
+    if args.accuracies is not None:
+        results.read_accuracies(args.accuracies)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(
         data=args.data, device=device, limit=args.limit, seed=args.seed, tf32=device == "cuda",
