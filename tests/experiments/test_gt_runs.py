@@ -291,6 +291,15 @@ def test_runs_can_be_made_in_processes_of_their_own(jobs):
     assert {record_.spec: record_.note for record_ in records} == {specs[0]: "new", specs[1]: "old"}
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_no_run_begins_when_the_time_is_over(jobs):
+    tasks = [(RunSpec("hue", "resnet34", number), None) for number in range(4)]
+    answers = iter([False, False, True, True, True])
+    settings = RunSettings("gt-fig5", (), 4)
+    records = list(parallel.completed_runs(pretended, settings, tasks, jobs, lambda: next(answers, True)))
+    assert sorted(record_.spec.run for record_ in records) == [0, 1]
+
+
 def test_processes_share_the_processors(monkeypatch):
     for name in parallel.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)

@@ -66,6 +66,10 @@ def reproduce(
     train_texts: Annotated[
         int | None, Option(help="Training texts of ROAR (im-table2, im-appendix); by default 5000.")
     ] = None,
+    minutes: Annotated[
+        float | None,
+        Option(help="No row (marc-table1) or run (gt-…) is started after so many minutes; the report has the others."),
+    ] = None,
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
 
@@ -101,9 +105,12 @@ def reproduce(
             raise OptionError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
     if passes is not None and passes < 0:
         raise OptionError(f"--passes must be 0 (the paper's settings) or more, not {passes}")
+    if minutes is not None and minutes <= 0:
+        raise OptionError(f"--minutes must be greater than 0, not {minutes:g}")
     for name, option in {
         **counts,
         "passes": passes,
+        "minutes": minutes,
         "model": model,
         "tf32": tf32 or None,
         "filler": filler,
@@ -133,6 +140,7 @@ def reproduce(
                 filler=filler,
                 samples=samples,
                 train_texts=train_texts,
+                minutes=minutes,
                 progress=report,
                 log=lambda line: typer.echo(line, err=True),
             )

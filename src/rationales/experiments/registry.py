@@ -33,6 +33,7 @@ class Request:
     filler: str | None = None  # masked language model, by name, id or folder
     samples: int | None = None  # perturbed texts of LIME
     train_texts: int | None = None  # training texts of ROAR, evenly spread over the training set
+    minutes: float | None = None  # after which no further row or run is started
     progress: Callable[[float], None] | None = None  # called with the completed share
     log: Callable[[str], None] | None = None  # called with one line for every row
 
@@ -152,7 +153,7 @@ def _ground_truth(name: str, title: str, figure: str, needs: str) -> Experiment:
         return figures.EXPERIMENTS[name].row_names()
 
     paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
-    options = ("runs", "jobs", "validation") if needs == _BIRDS else ("runs", "jobs")
+    options = ("runs", "jobs", "minutes", *(("validation",) if needs == _BIRDS else ()))
     return Experiment(name, title, paper, needs, rows, run, options)
 
 
@@ -273,7 +274,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "(--model, else minilm-reviews)",
             rows=_marc_table1_rows,
             run=_marc_table1,
-            accepted_options=("model", "validation", "passes", "tf32"),
+            accepted_options=("model", "validation", "passes", "tf32", "minutes"),
         ),
         Experiment(
             name="marc-table2",

@@ -86,7 +86,12 @@ def reproduce(experiment: GroundTruthExperiment, request: Request) -> Experiment
 
     written = time.perf_counter()
     tasks = [(spec, records.pop(spec, None)) for spec in missing]
-    for done, record in enumerate(parallel.completed_runs(experiment.run, settings, tasks, jobs), 1):
+
+    def time_is_over() -> bool:
+        return request.minutes is not None and time.perf_counter() - began > 60 * request.minutes
+
+    completed = parallel.completed_runs(experiment.run, settings, tasks, jobs, time_is_over)
+    for done, record in enumerate(completed, 1):
         folder.put(record)
         records[record.spec] = RunRecord.from_dict(record.to_dict())  # rounded, as it will be read from its file
         log(progress_line(record, len(specs) - len(missing) + done, len(specs)))
@@ -95,6 +100,9 @@ def reproduce(experiment: GroundTruthExperiment, request: Request) -> Experiment
         if request.out is not None and time.perf_counter() - written > INTERIM_SECONDS and done < len(missing):
             write_text(request.out / "table.md", report().to_markdown())
             written = time.perf_counter()
+    left = sum(spec not in records for spec in missing)
+    if left:
+        log(f"{request.minutes:g} minutes are over; {left} runs are still to be made")
     return report()
 
 

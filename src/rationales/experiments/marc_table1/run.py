@@ -68,6 +68,11 @@ def reproduce(request: Request) -> ExperimentReport:
             work.tell(remark(passes, request.passes is not None))
         done, rows_began = 0.0, time.perf_counter()
         for number, spec in enumerate(todo, start=1):
+            if request.minutes is not None and time.perf_counter() - began > 60 * request.minutes:
+                work.tell(
+                    f"{request.minutes:g} minutes are over; still to be made: {', '.join(_keys(todo[number - 1 :]))}"
+                )
+                break
             line = work.add(spec, done / total, work.cost(spec) / total)
             done += work.cost(spec)
             left = "" if number == len(todo) else f"; {time_left(time.perf_counter() - rows_began, done / total)}"
@@ -75,6 +80,10 @@ def reproduce(request: Request) -> ExperimentReport:
     if request.progress is not None:
         request.progress(1.0)
     return work.outcome(time.perf_counter() - began)
+
+
+def _keys(specs: Sequence[RowSpec]) -> list[str]:
+    return [spec.key for spec in specs]
 
 
 @dataclass(eq=False)

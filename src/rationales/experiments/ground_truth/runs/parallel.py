@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 
 from rationales.experiments.ground_truth.runs.run_record import RunRecord
@@ -16,21 +16,36 @@ RunTask = tuple[RunSpec, RunRecord | None]
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # read when libraries are loaded
 
 
-def completed_runs(run: RunFunction, settings: RunSettings, tasks: Sequence[RunTask], jobs: int) -> Iterator[RunRecord]:
-    """Yield the record of every task as soon as it is complete; with one job, in order and in this process."""
+def completed_runs(
+    run: RunFunction,
+    settings: RunSettings,
+    tasks: Sequence[RunTask],
+    jobs: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[RunRecord]:
+    """Yield the record of every task as soon as it is complete; with one job, in order and in this process.
+
+    No task is started once `stop` returns True; those that have begun are completed.
+    """
     if jobs == 1 or len(tasks) < 2:
         for spec, previous in tasks:
+            if stop():
+                return
             yield run(spec, settings, previous)
         return
     context = multiprocessing.get_context("spawn")  # a process that uses a GPU cannot be forked
+    waiting = list(reversed(tasks))
     with _thread_limit(jobs), ProcessPoolExecutor(min(jobs, len(tasks)), context, _start_worker, (jobs,)) as pool:
-        futures = [pool.submit(run, spec, settings, previous) for spec, previous in tasks]
-        try:
-            for future in as_completed(futures):
+        running: set[Future[RunRecord]] = set()
+        while True:
+            while waiting and len(running) < jobs and not stop():
+                spec, previous = waiting.pop()
+                running.add(pool.submit(run, spec, settings, previous))
+            if not running:
+                return
+            completed, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in completed:
                 yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
 
 
 def _threads_per_job(jobs: int) -> int:
