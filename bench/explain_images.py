@@ -78,7 +78,7 @@ def stopwatch(device: torch.device) -> Iterator[dict[str, float]]:
     steps = {"method": "run_method", "select": "choose_rules", "describe": "_describe"}
     with (
         patch.multiple(pipeline, **{step: timed(name, getattr(pipeline, step)) for name, step in steps.items()}),
-        patch.object(ImageModel, "read", timed("read", ImageModel.read)),
+        patch.object(ImageModel, "read_all", timed("read", ImageModel.read_all)),
         patch.object(ImageModel, "prepare", timed("prepare", ImageModel.prepare)),
         patch.object(ImageModel, "choose", timed("choose", ImageModel.choose)),
     ):

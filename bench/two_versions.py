@@ -54,9 +54,7 @@ def figures(results: Mapping[str, Any]) -> dict[str, float]:
             for row in results["rows"]
         }
     named = {"rivals": "{method}", "bare": "a step of {texts} x {length}, ms"}
-    return {
-        named[part].format(**row): row[figure] for part, figure in COUNTED.items() for row in results.get(part, ())
-    }
+    return {named[part].format(**row): row[figure] for part, figure in COUNTED.items() for row in results.get(part, ())}
 
 
 def compare(before: list[dict[str, float]], after: list[dict[str, float]]) -> list[list[str]]:

@@ -324,9 +324,15 @@ def _region(component: Any) -> Region:
 
 def by_label(labels: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     """Label -> probability, rounded to the precision of float32."""
+    return dict(zip(labels, rounded_probabilities(values).tolist(), strict=True))
+
+
+def rounded_probabilities(values: np.ndarray | Sequence[float]) -> np.ndarray:
+    """The values in float64, rounded to six figures after the point, the precision of float32, as `round` does it."""
     exact = np.asarray(values, dtype=np.float64)
     scaled = exact * 1e6
     rounded = np.rint(scaled) / 1e6
+    flat, flat_exact = rounded.reshape(-1), exact.reshape(-1)
     for index in np.flatnonzero(np.abs(scaled % 1 - 0.5) < 1e-4):  # the product may be rounded across the tie
-        rounded[index] = round(float(exact[index]), 6)
-    return dict(zip(labels, rounded.tolist(), strict=True))
+        flat[index] = round(float(flat_exact[index]), 6)
+    return rounded

@@ -34,7 +34,7 @@ from rationales.pipeline.scoring import (
     shaped_scores,
 )
 from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
-from rationales.rationale import Note, Rationale, Rule, TextAndImage, by_label
+from rationales.rationale import Note, Rationale, Rule, TextAndImage, rounded_probabilities
 from rationales.version import __version__, installed_version
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
@@ -84,7 +84,7 @@ class _Scored:
     by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects by the scores
     selected: list[np.ndarray]  # (units,) bool for each input: the rationale, after snapping to word groups
     selected_by: list[str]  # scores or spans
-    probabilities: dict[str, Tensor]  # full, rationale, complement, baseline -> (inputs, classes)
+    probabilities: dict[str, np.ndarray]  # full, rationale, complement, baseline -> (inputs, classes), rounded
     thresholds: list[list[float]]  # of the curve; empty without one
     curve: Tensor | None  # (2, sizes, inputs, classes)
     steps: list[int]
@@ -207,7 +207,7 @@ def explain(
         curve=curve,
         plain_baseline=plain_baseline,
     )
-    sources = [model.read(value, titles[number] if titles else None) for number, value in enumerate(raw_inputs)]
+    sources = scoring.read_inputs(model, raw_inputs, titles or [None] * len(raw_inputs))
     for number, source in enumerate(sources):
         if not alone and titles is None and not getattr(source, "text", "an image").strip():
             raise InputError(f"input {number} of the list is empty; there is nothing to explain")
@@ -301,12 +301,12 @@ def _score(
     else:
         keep = batch.spread([torch.from_numpy(units) for units in selected])
         predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
-    probabilities = dict(
-        zip(("full", "rationale", "complement", "baseline"), torch.cat([full[None], predicted]).cpu(), strict=True)
-    )
+    measured = torch.cat([full[None], predicted]).cpu()  # (4, inputs, classes)
+    names = ("full", "rationale", "complement", "baseline")
+    probabilities = dict(zip(names, rounded_probabilities(measured.numpy()), strict=True))
     thresholds = [selection.curve_thresholds(values.numpy()) for values in scores] if request.curve else []
     curve = selection.curve_probabilities(batch, scores, thresholds) if request.curve else None
-    _check_probabilities([*probabilities.values(), *([] if curve is None else [curve.movedim(2, 0)])], titles)
+    _check_probabilities([*measured, *([] if curve is None else [curve.movedim(2, 0)])], titles)
     steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
     notes = attribution.notes or [[] for _ in range(batch.inputs)]
     if model.kind in ("image", "image-text"):  # resized to the image, which the device does faster
@@ -340,7 +340,8 @@ def _describe(
     target = model.labels[int(scored.target[number])]
     against = None if request.rivals is None else model.labels[request.rivals[number]]
     probabilities = {
-        name: by_label(model.labels, values[number].tolist()) for name, values in scored.probabilities.items()
+        name: dict(zip(model.labels, values[number].tolist(), strict=True))
+        for name, values in scored.probabilities.items()
     }
     contrasted = probabilities
     if against is not None:

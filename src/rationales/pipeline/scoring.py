@@ -94,6 +94,14 @@ def two_class_probabilities(
     return shares
 
 
+def read_inputs(model: Model, raw_inputs: Sequence[Any], names: Sequence[str | None]) -> list[Any]:
+    """Every input, checked; images several at once."""
+    if model.kind == "image":
+        images: list[Any] = cast("Any", model).read_all(raw_inputs, names)
+        return images
+    return [model.read(raw_input, name) for raw_input, name in zip(raw_inputs, names, strict=True)]
+
+
 def encode_inputs(model: Model, sources: Sequence[Any], plain_baseline: bool) -> Sequence[Any]:
     """The inputs divided into units and rows; with `plain_baseline`, images get the least informative plain colour."""
     if plain_baseline and model.kind == "image":

@@ -71,7 +71,7 @@ def _insufficient(selection: SelectionSummary, full: float, alone: float) -> boo
         return True
     full_input, rationale = (selection.probabilities[name] for name in ("full", "rationale"))
     is_predicted = full == max(full_input.values()) and len(full_input) > 1
-    return is_predicted and max(rationale, key=lambda label: rationale[label]) != selection.target
+    return is_predicted and max(rationale, key=rationale.__getitem__) != selection.target
 
 
 def _contradiction(selection: SelectionSummary, full: float, complement: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,7 @@ from rationales.models.batch.rows import content_key
 from rationales.models.image.baseline_choice import BaselineChoice
 from rationales.models.image.reading import ImageInput
 
-_keys: WeakKeyDictionary[ImageInput, dict[int, int]] = WeakKeyDictionary()  # by seed; milliseconds for each image
+_keys: WeakKeyDictionary[ImageInput, dict[int, int]] = WeakKeyDictionary()  # by seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,5 +38,6 @@ def image_key(seed: int, image: EncodedImage) -> int:
     """The key of an image's random numbers, from its content."""
     keys = _keys.setdefault(image.source, {})
     if seed not in keys:
-        keys[seed] = content_key(seed, image.source.pixels.tobytes())
+        digest = hashlib.blake2b(image.source.pixels.tobytes()).digest()  # other threads run meanwhile
+        keys[seed] = content_key(seed, repr(image.source.size), digest)
     return keys[seed]

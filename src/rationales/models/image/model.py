@@ -33,6 +33,7 @@ from rationales.models.image.reading import (
     Fit,
     ImageInput,
     read_image,
+    read_images,
     read_pixels,
     real_pixels,
     scores_at_image_size,
@@ -42,7 +43,7 @@ from rationales.models.module_model import ModuleModel
 from rationales.rationale import Grid, Note
 
 AUTOMATIC = ("auto",)
-PREPARING_THREADS = 8  # that preprocess images while a GPU waits for them
+PREPARING_THREADS = 8  # that read and preprocess images while a GPU waits for them
 IMAGES_AT_ONCE = {"cuda": 32}  # images whose baselines are chosen together, by device; 4 elsewhere
 Preprocess = Callable[[ImageInput], Tensor]  # -> (channels, H, W), as the model reads it
 
@@ -81,6 +82,11 @@ class ImageModel(ModuleModel):
     def read(self, raw_input: Any, name: str | None) -> ImageInput:
         """An image from a path, a PIL image or an array."""
         return read_image(raw_input, name)
+
+    def read_all(self, raw_inputs: Sequence[Any], names: Sequence[str | None]) -> list[ImageInput]:
+        """`read` for several images; several at once where the cores have no other work."""
+        on_cpu = self.device_and_dtype[0].type == "cpu"
+        return read_images(raw_inputs, names, 1 if on_cpu else PREPARING_THREADS)
 
     def encode(self, images: Sequence[ImageInput], plain_baseline: bool = False) -> list[EncodedImage]:
         """The preprocessed images, each with the choice of its baselines.

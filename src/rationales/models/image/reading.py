@@ -10,6 +10,8 @@ import functools
 import os
 import struct
 import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -57,17 +59,30 @@ def read_image(source: Source, name: str | None = None) -> ImageInput:
     It is turned upright by its EXIF orientation; gray, palette, 16 bits and CMYK become RGB; transparent pixels become
     white; colour profiles are ignored. More than `MAX_SIDE` pixels on a side are reduced; then `reduced_from` is set.
     """
-    module = _pillow()
-    with warnings.catch_warnings():
+    return read_images([source], [name])[0]
+
+
+def read_images(sources: Sequence[Source], names: Sequence[str | None], threads: int = 1) -> list[ImageInput]:
+    """`read_image` for several images, in several threads; of several images that cannot be read, the first is told."""
+    _pillow()
+    with warnings.catch_warnings():  # here, since it is not safe inside of threads
         warnings.simplefilter("ignore")  # about sizes, which `MAX_PIXELS` limits, and unreadable metadata
-        if isinstance(source, np.ndarray):
-            title = name or "the array"
-            image: Image.Image = module.fromarray(_bytes(source, title))
-            return _finished(image, title, _checked(image, title))
-        if isinstance(source, module.Image):
-            return _decoded(source, name or str(getattr(source, "filename", "")) or "the image", mutable=False)
-        if isinstance(source, (str, os.PathLike)):
-            return _opened(Path(source), name or str(source))
+        if min(threads, len(sources)) <= 1:
+            return [_read(source, name) for source, name in zip(sources, names, strict=True)]
+        with ThreadPoolExecutor(min(threads, len(sources))) as pool:  # decoders release the interpreter lock
+            return list(pool.map(_read, sources, names))
+
+
+def _read(source: Source, name: str | None) -> ImageInput:
+    module = _pillow()
+    if isinstance(source, np.ndarray):
+        title = name or "the array"
+        image: Image.Image = module.fromarray(_bytes(source, title))
+        return _finished(image, title, _checked(image, title))
+    if isinstance(source, module.Image):
+        return _decoded(source, name or str(getattr(source, "filename", "")) or "the image", mutable=False)
+    if isinstance(source, (str, os.PathLike)):
+        return _opened(Path(source), name or str(source))
     raise InputError(f"an image is a path, a PIL image or a NumPy array, not {type(source).__name__}")
 
 
