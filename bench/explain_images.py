@@ -6,7 +6,8 @@ python bench/explain_images.py --device cpu --threads 1 --count 4 --batches 1 --
 Scores: baselines chosen where the method needs them, batch opened, target predicted, method run; from preprocessed
 images to scores in the device's memory. `explain`: everything, from arrays (files, with --data) to rationales. The
 split, in seconds on the wall clock, shows reading, preprocessing, choosing baselines, the method, and what comes after
-it: the selection with its probabilities, and the description. Every work is run once before it is timed.
+it: the selection with its probabilities, and the description. `forward rows`: images that go through the network for
+each photograph, for the scores and for `explain`. Every work is run once before it is timed.
 """
 
 from __future__ import annotations
@@ -56,6 +57,17 @@ def scores_alone(model: ImageModel, prepared: list[Any], method: Method) -> None
     with open_batch(model, chosen, 0) as batch:
         target = batch.pool(batch.probabilities(batch.full_logits())).mean(-2).argmax(-1)
         run_method(batch, method, target)
+
+
+@contextmanager
+def counted_rows(module: torch.nn.Module) -> Iterator[list[int]]:
+    """The number of images in every forward pass of the module."""
+    rows: list[int] = []
+    handle = module.register_forward_pre_hook(lambda _, arguments: rows.append(len(arguments[0])))
+    try:
+        yield rows
+    finally:
+        handle.remove()
 
 
 @contextmanager
@@ -115,10 +127,13 @@ def main() -> None:
             results.append(row)
             split = ", ".join(f"{step} {value:.4f}" for step, value in row["split"].items())
             rows.append(
-                [name, str(size), f"{row['scores']:.4f}", f"{row['explain']:.4f}", f"{row['ratio']:.2f}", split]
+                [
+                    *(name, str(size), f"{row['scores']:.4f}", f"{row['explain']:.4f}", f"{row['ratio']:.2f}"),
+                    *(" / ".join(f"{count:.3g}" for count in row["rows"]), split),
+                ]
             )
             timing.save(args.out, {**timing.setting(device, args.clock), "rows": results})
-    print(timing.table(["method", "batch", "scores", "explain", "ratio", "split of explain"], rows))
+    print(timing.table(["method", "batch", "scores", "explain", "ratio", "forward rows", "split of explain"], rows))
 
 
 def measure(
@@ -141,7 +156,12 @@ def measure(
     seconds = timing.interleaved({"scores": scores, "explain": explain}, repeat, device, clock)
     with stopwatch(device) as spent:
         explain()
+    with counted_rows(model.module) as scores_rows:
+        scores()
+    with counted_rows(model.module) as explain_rows:
+        explain()
     return {
+        "rows": [sum(scores_rows) / len(images), sum(explain_rows) / len(images)],
         **{name: statistics.median(values) / len(images) for name, values in seconds.items()},
         "ratio": timing.ratio(seconds["explain"], seconds["scores"]),
         "split": {name: value / len(images) for name, value in spent.items()},

@@ -176,26 +176,25 @@ def _groups(rules: Sequence[Rule], batch: Batch) -> Iterator[Sequence[Rule]]:
 
 
 def _complements_later(batch: Batch) -> bool:
-    """Whether complements are asked about only where they matter: where each row is expensive, and a pass is not."""
-    return batch.pixel_grid is not None and batch.device.type == "cpu"
+    """Whether complements are asked about only where they matter: of images, whose rows are expensive."""
+    return batch.pixel_grid is not None
 
 
 def _predict(batch: Batch, keep: Tensor, target: Tensor, required: Sequence[float]) -> Tensor:
     """(2, rules, inputs, classes): probabilities of selections (rules, S, n) and of their complements.
 
-    On a CPU the complements of images are computed for sufficient selections only; the others are NaN.
+    The complements of images are computed for inputs with a sufficient selection only; the others are NaN.
     """
     real = batch.rows.real
     if not _complements_later(batch):
         return batch.predict(torch.cat([keep, (1 - keep) * real])).view(2, len(keep), batch.inputs, -1)
     alone = batch.predict(keep)
     complement = torch.full_like(alone, torch.nan)
-    for rule_alone, rule_complement, rule_keep in zip(alone, complement, keep, strict=True):
-        values = rule_alone.gather(1, target[:, None]).squeeze(1).tolist()
-        sufficient = [number for number, value in enumerate(values) if value >= required[number]]
-        if sufficient:
-            subset, rows = batch.take(sufficient), batch.rows_of(sufficient)
-            rule_complement[sufficient] = subset.predict((1 - rule_keep[rows]) * real[rows])
+    of_target = alone.gather(-1, target.expand(len(keep), -1)[..., None]).squeeze(-1).amax(0).tolist()
+    sufficient = [number for number, value in enumerate(of_target) if value >= required[number]]
+    if sufficient:
+        subset, rows = batch.take(sufficient), batch.rows_of(sufficient)
+        complement[:, sufficient] = subset.predict((1 - keep[:, rows]) * real[rows])
     return torch.stack([alone, complement])
 
 

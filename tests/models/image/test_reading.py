@@ -498,3 +498,19 @@ class TestBaselines:
     def test_names_that_are_no_baseline(self, name):
         with pytest.raises(OptionError, match="blur-"):
             baseline(name, self.pixels, self.mean, 0)
+
+
+class TestSeveralAtOnce:
+    def test_threads_keep_order_names_and_pixels(self):
+        arrays = [np.full((20 + number, 30, 3), number, dtype=np.uint8) for number in range(12)]
+        names = [None if number % 2 else f"picture {number}" for number in range(12)]
+        alone, together = (reading.read_images(arrays, names, threads) for threads in (1, 4))
+        assert [image.name for image in together] == [image.name for image in alone]
+        assert all(np.array_equal(image.pixels, array) for image, array in zip(together, arrays, strict=True))
+
+    def test_the_first_that_cannot_be_read_is_told_and_warnings_stay_as_they_were(self, tmp_path):
+        before = list(warnings.filters)
+        sources = [np.zeros((20, 20, 3), dtype=np.uint8), tmp_path / "first.png", tmp_path / "second.png"] * 4
+        with pytest.raises(InputError, match=r"first\.png"):
+            reading.read_images(sources, [None] * len(sources), 8)
+        assert list(warnings.filters) == before
