@@ -140,7 +140,11 @@ def _rows(table: Table) -> list[TableRow]:
 
 
 def _mean(row: TableRow, column: str) -> str:
-    return short(row.cells[column].estimate.mean) if column in row.cells else "–"
+    """The mean of a column, with its interval where differences are tested."""
+    if column not in row.cells:
+        return "–"
+    estimate = row.cells[column].estimate
+    return markdown.estimate(estimate) if column in COMPARED else short(estimate.mean)
 
 
 def _differences(table: Table, row: TableRow) -> list[str]:
