@@ -66,7 +66,7 @@ class TestKnownCause:
         truth = np.zeros((SIDE, SIDE), dtype=bool)
         truth[top : top + 10, left : left + 10] = True
         chosen = result.selected().reshape(SIDE, SIDE)
-        assert (chosen & truth).sum() / (chosen | truth).sum() > 0.45  # .49 to .53 with 24 other seeds
+        assert (chosen & truth).sum() / (chosen | truth).sum() > 0.45  # .49 to .52 over eight seeds and three places
         largest = result.regions()[0]
         assert abs((largest.top + largest.bottom) / 2 - (top + 5)) < 3
         assert abs((largest.left + largest.right) / 2 - (left + 5)) < 3
