@@ -56,7 +56,8 @@ class TestEveryPage:
         for command in (command for line in lines for command in re.findall(r"`((?:rationales|python) [^`]*)`", line)):
             program, first, *arguments = command.split()
             if program == "python":
-                assert (ROOT / first).is_file(), command
+                script = f"{arguments[0].replace('.', '/')}.py" if first == "-m" else first
+                assert (ROOT / script).is_file(), command
             elif first == "reproduce":
                 assert arguments[0] in EXPERIMENTS, command
 
