@@ -47,6 +47,18 @@ class HeadWeight(Method):
         return Attribution((batch.zeros() + torch.arange(1, batch.size[1] + 1)) * weight * batch.rows.real)
 
 
+@dataclass(frozen=True)
+class FailsOnShortTexts(Method):
+    """The same finite scores everywhere, and none for texts of at most two words."""
+
+    name: ClassVar[str] = "fails-on-short-texts"
+    summary: ClassVar[str] = "for tests"
+
+    def scores(self, batch, target, progress=None):
+        short = batch.rows.real.sum(1, keepdim=True) <= 2
+        return Attribution(torch.where(short, torch.nan, batch.zeros() + 1.0) * batch.rows.real)
+
+
 class TestFigures:
     def test_by_hand(self):
         # signs: + to -, 0 to +, - to -, + to +: one of four; sizes: 1 - (-1), 0 - 1/2, -1/2 - (-1/2), 1/2 - 1/2
@@ -133,6 +145,13 @@ class TestCheck:
         assert row.cells["sanity-score-change"].values == (0.0, 0.0, 0.0)
         assert row.cells["sanity-rank-correlation"].estimate.mean == pytest.approx(1.0)
         assert math.isnan(row.cells["sanity-rank-correlation"].values[1]) == (len(["Dull", "."]) < 2)
+
+    def test_inputs_without_scores_are_named_with_the_reason(self):
+        table = sanity_check(self.model, EXAMPLES, [FailsOnShortTexts()])
+        row = table["fails-on-short-texts"]
+        assert list(row.failures) == ["b"]
+        assert "finite" in row.failures["b"] or "NaN" in row.failures["b"]
+        assert "no scores for 1 of 3 inputs" in table.to_markdown()
 
     def test_the_figures_are_means_over_the_runs(self):
         """The sign of the head's sum decides all signs; a sign that changes moves every score x to -x."""

@@ -77,6 +77,7 @@ def sanity_check(
     targets = [predict(model, chunk).argmax(-1).tolist() for chunk in chunks]
     score_cache = open_cache(cache)
     work, done = (1 + chosen.runs * len(steps)) * len(entries) * len(chunks), 0
+    failures: list[dict[str, str]] = [{} for _ in entries]  # of each entry: input -> why it has no scores
 
     def scores_under(weights: Model) -> list[list[np.ndarray | None]]:
         """For each entry the scores of all inputs."""
@@ -85,12 +86,17 @@ def sanity_check(
         scores: list[list[np.ndarray | None]] = [[] for _ in entries]
         for chunk, chunk_targets in zip(chunks, targets, strict=True):
             batch = weights.batch(chunk, seed)
-            for entry, collected in zip(entries, scores, strict=True):
+            for entry, collected, reasons in zip(entries, scores, failures, strict=True):
                 report = progress_of_step(progress, done, work)
                 raw = cached_row_scores(
                     weights, chunk, entry.method, chunk_targets, seed, score_cache, fingerprint, report
                 )
-                collected += [item.scores for item in blend(batch, chunk, raw, entry.smooth, entry.shape)]
+                blended = blend(batch, chunk, raw, entry.smooth, entry.shape)
+                chunk_names = names[len(collected) : len(collected) + len(chunk)]
+                for name, item in zip(chunk_names, blended, strict=True):
+                    if item.scores is None:
+                        reasons.setdefault(name, item.failure)
+                collected += [item.scores for item in blended]
                 done += 1
         return scores
 
@@ -107,7 +113,7 @@ def sanity_check(
     if progress is not None:
         progress(1.0)
     step_names = [group.name for group in groups][: len(steps)]
-    rows = [_row(entry, changes[number].mean(1), cascade) for number, entry in enumerate(entries)]
+    rows = [_row(entry, changes[number].mean(1), cascade, failures[number]) for number, entry in enumerate(entries)]
     return Table(
         rows=tuple(rows),
         metrics=tuple(COLUMNS.values()),
@@ -136,7 +142,7 @@ def _changes(before: Sequence[np.ndarray | None], after: Sequence[np.ndarray | N
     return np.array(figures)
 
 
-def _row(entry: ResolvedEntry, changes: np.ndarray, cascade: bool) -> TableRow:
+def _row(entry: ResolvedEntry, changes: np.ndarray, cascade: bool, failures: Mapping[str, str]) -> TableRow:
     """changes: (steps, inputs, figures), means over the runs."""
     cells = {name: Cell(tuple(changes[-1, :, number].tolist())) for number, name in enumerate(COLUMNS.values())}
     curves = {
@@ -144,7 +150,8 @@ def _row(entry: ResolvedEntry, changes: np.ndarray, cascade: bool) -> TableRow:
         for number, name in enumerate(COLUMNS.values())
     }
     options = asdict(entry.method)
-    return TableRow(entry.title, cells, entry.method.name, options, entry.smooth, curves=curves if cascade else {})
+    curves = curves if cascade else {}
+    return TableRow(entry.title, cells, entry.method.name, options, entry.smooth, curves=curves, failures=failures)
 
 
 def _recipe(runs: int, steps: Sequence[str], cascade: bool) -> str:
