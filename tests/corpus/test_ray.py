@@ -93,6 +93,7 @@ def cluster(quiet_ray) -> Iterator:
         instance.shutdown()
 
 
+@pytest.mark.slow
 def test_a_node_leaves_and_another_joins(table, undisturbed, tmp_path, cluster):
     nodes = [cluster.extra_node(), cluster.extra_node()]
     finished = []
