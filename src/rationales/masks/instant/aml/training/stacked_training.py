@@ -245,14 +245,15 @@ def _validate(run: TrainingRun, stack: NetworkStack, metrics: Sequence[Sequence[
     """Of each network the means of its metrics over the validation texts."""
     stack.eval()
     values: list[dict[str, list[Tensor]]] = [{metric: [] for metric in line} for line in metrics]
+    network_numbers = torch.arange(stack.count, device=run.batch.device)
     with torch.no_grad():
         for group in run.validation.groups():
             problem = group.problem(run.losses, None)
             at_once = max(1, VALIDATION_TOKENS // max(1, group.windows.ids.numel()))
             maps = torch.cat(
                 [
-                    stack.maps_of(numbers, group.windows, problem.y, run.losses.merge)
-                    for numbers in torch.arange(stack.count, device=run.batch.device).split(at_once)
+                    stack.maps_of(network_numbers[start : start + at_once], group.windows, problem.y, run.losses.merge)
+                    for start in range(0, stack.count, at_once)
                 ]
             )  # (K, I, U)
             for metric in {metric for line in metrics for metric in line}:
