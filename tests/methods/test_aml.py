@@ -50,7 +50,8 @@ def test_finetuned_by_a_fixed_budget_and_selected_are_told_apart(model):
     selected = explain(model, "aml-finetuned", steps=4, tune="head", select_by="comprehensiveness")
     assert [(result.steps, result.stop) for result in fixed] == [(4, "steps")] * 3
     assert all(result.stop == "selected" and 0 <= result.steps <= 4 for result in selected)
-    assert (comprehensiveness(model, selected) >= comprehensiveness(model, fixed) - 1e-9).all()
+    rounding = 1e-6  # of probabilities: the candidates were measured in a batch with others
+    assert (comprehensiveness(model, selected) >= comprehensiveness(model, fixed) - rounding).all()
 
 
 @pytest.mark.parametrize("wrong", [{"select_by": "deletion"}, {"steps": -1}, {"tune": "most"}, {"rank": 0}])
