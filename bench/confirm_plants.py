@@ -15,12 +15,12 @@ import argparse
 import sys
 import tarfile
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from bench.run_log import RunLog
 from rationales.experiments.registry import EXPERIMENTS, Request
 from rationales.files import write_text
 
@@ -29,23 +29,16 @@ PHASES = ("new-plants", "paper-plants")  # groups of rows, in the order of their
 TINY_METHODS = ["gradient", "shap-best", "occlusion-best", "marc"]
 
 
-class Results:
+class Results(RunLog):
     """Everything that comes back: an archive of all runs, the report, and the log."""
 
     def __init__(self, out: Path, work: Path) -> None:
-        self.out, self.work, self.began = out, work, time.monotonic()
-        self.lines: list[str] = []
-        out.mkdir(parents=True, exist_ok=True)
-
-    def minutes(self) -> float:
-        """Minutes since the beginning."""
-        return (time.monotonic() - self.began) / 60
+        super().__init__(out)
+        self.work = work
 
     def tell(self, line: str) -> None:
         """Print a line with the time, and write all files again."""
-        self.lines.append(f"{time.monotonic() - self.began:7.1f} s  {line}")
-        print(self.lines[-1], flush=True)
-        write_text(self.out / "log.txt", "\n".join(self.lines) + "\n")
+        super().tell(line)
         with tarfile.open(self.out / "confirm.tar", "w:xz", preset=1) as archive:
             archive.add(self.work, ".")
 

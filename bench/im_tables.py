@@ -28,6 +28,7 @@ from pathlib import Path
 
 import torch
 
+from bench.run_log import RunLog
 from rationales.errors import OptionError, RationalesError
 from rationales.experiments.input_marginalization import table2
 from rationales.experiments.input_marginalization.rows import LIME_ROWS, PAIR_ROWS, TUNED_FILLER
@@ -56,32 +57,20 @@ RETRAINED = {  # step -> rows and ways of removal; accuracies of the first are u
 }
 LONG_TEXTS = ("im-table4", "im-table3", "im-appendix")  # tables that are made again with MultiRC
 ACCURACIES = "accuracies.json"
-REPORT_SECONDS = 15.0  # between two lines of progress
 
 
-class Results:
+class Results(RunLog):
     """Everything that comes back: an archive of the tables, one Markdown file of all, and the log."""
 
     def __init__(self, out: Path, cache: Path | None) -> None:
         self.accuracies = None if cache is None else cache / "retraining"
-        self.out, self.began, self.reported, self.step_began = out, *[time.monotonic()] * 3
+        super().__init__(out)
         self.files: dict[str, str] = {}
         self.reports: dict[str, str] = {}
-        self.lines: list[str] = []
-        out.mkdir(parents=True, exist_ok=True)
 
-    def tell(self, line: str) -> None:
-        """Print a line with the time, and keep it."""
-        self.lines.append(f"{time.monotonic() - self.began:7.1f} s  {line}")
-        print(self.lines[-1], flush=True)
-
-    def progress(self, share: float) -> None:
-        """Tell the share of a step that is done and the time that it still needs at this pace, not too often."""
-        now = time.monotonic()
-        if now - self.reported > REPORT_SECONDS and share > 0:
-            self.reported = now
-            self.tell(f"   {100 * share:.0f} %, about {(now - self.step_began) * (1 - share) / share:.0f} s left")
-            self.write_accuracies()
+    def save_progress(self) -> None:
+        """Write the accuracies so far."""
+        self.write_accuracies()
 
     def add(self, name: str, report: ExperimentReport) -> None:
         """Store a table and write all files again."""
@@ -117,7 +106,6 @@ class Results:
                 archive.addfile(entry, io.BytesIO(raw))
         write_bytes(self.out / "im-tables.tar", buffer.getvalue())
         write_text(self.out / "im-tables.md", "\n\n".join(self.reports.values()) or "no table is finished\n")
-        write_text(self.out / "log.txt", "\n".join(self.lines) + "\n")
 
 
 def provide_encoder(packed: Path, folder: Path) -> None:
@@ -171,12 +159,13 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
     """The steps in turn; one that fails, or for which no time is left, does not keep the others from running."""
     workspace.excluded.add(MULTIRC)
     for name in steps:
-        remaining = minutes - (time.monotonic() - results.began) / 60
+        remaining = minutes - results.minutes()
         if remaining < min(STEPS[name], 0.5 * minutes):
             results.tell(f"== {name}: left out, {remaining:.1f} minutes remain and about {STEPS[name]:g} are needed")
             continue
         results.tell(f"== {name}: about {STEPS[name]:g} of {remaining:.1f} minutes")
-        began = results.step_began = time.monotonic()
+        results.begin_step()
+        began = time.monotonic()
         try:
             if name == "multirc":
                 _add_long_texts(workspace, results)
@@ -211,8 +200,8 @@ def _possible(workspace: Workspace, row: str) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets, as archives or folders")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--data", type=Path, help="folder with the data sets; without it nothing is run")
+    parser.add_argument("--out", type=Path, help="folder for the results; without it nothing is run")
     parser.add_argument("--minutes", type=float, default=8.0, help="of all tables together")
     parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
     parser.add_argument("--encoder", type=Path, help="packed encoder (carry/paper-models/minilm)")
@@ -226,6 +215,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tiny", action="store_true", help="a dry run: few texts, few samples, tiny random models")
     args = parser.parse_args()
+    if args.data is None or args.out is None:
+        print("im_tables: give --data, where the data sets are, and --out, a folder for the results; skipped")
+        return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
     results = Results(args.out, args.cache)

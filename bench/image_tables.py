@@ -18,7 +18,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bench.run_log import RunLog
 from rationales.data import Example
 from rationales.errors import RationalesError
 from rationales.evaluation.tables import markdown
@@ -40,7 +40,6 @@ from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import Fit
 from rationales.models.image.resnet import BottleneckResNet, weights_file
 
-REPORT_SECONDS = 20.0  # between two lines of progress
 TRAINING_SHARE = 0.25  # of the minutes, for teacher and student together; at most the plan's own
 METRICS = ("sufficiency", "comprehensiveness", "inside-top")
 TINY_OPTIONS = {
@@ -58,30 +57,12 @@ TINY_OPTIONS = {
 }
 
 
-class Results:
+class Results(RunLog):
     """Everything that comes back: a report for each model, one file of all short tables, and the log."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.began, self.reported = out, time.monotonic(), time.monotonic()
-        self.lines: list[str] = []
+        super().__init__(out)
         self.tables: dict[str, Table] = {}
-        out.mkdir(parents=True, exist_ok=True)
-
-    def minutes(self) -> float:
-        """Minutes since the beginning."""
-        return (time.monotonic() - self.began) / 60
-
-    def tell(self, line: str) -> None:
-        """Print a line with the time, and keep it."""
-        self.lines.append(f"{time.monotonic() - self.began:7.1f} s  {line}")
-        print(self.lines[-1], flush=True)
-        write_text(self.out / "log.txt", "\n".join(self.lines) + "\n")
-
-    def progress(self, share: float) -> None:
-        """Tell the share of a model that is done, not too often."""
-        if time.monotonic() - self.reported > REPORT_SECONDS:
-            self.reported = time.monotonic()
-            self.tell(f"   {100 * share:.0f} %")
 
     def add(self, name: str, table: Table, report: str) -> None:
         """Store the report of a model, and the short table of all so far."""

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 import rationales
+from bench.run_log import RunLog
 from rationales.data import read_data
 from rationales.errors import RationalesError
 from rationales.evaluation.tables import markdown
@@ -61,7 +62,6 @@ CORE_ROWS = (
 )
 SHAPLEY_ROWS = (SHAPLEY, SHAPLEY + SMOOTHED, SHAPLEY + SHAPED)
 REVIEWS, PICTURES = 50, 30  # whose stability is measured
-REPORT_SECONDS = 15.0  # between two lines of progress
 
 
 @dataclass(frozen=True)
@@ -85,31 +85,14 @@ STEPS = {  # in the order of their importance
 }
 
 
-class Results:
+class Results(RunLog):
     """Everything that comes back: an archive of all files, one Markdown file, and the log."""
 
     def __init__(self, out: Path, work: Path) -> None:
-        self.out, self.work = out, work
-        self.began = self.reported = time.monotonic()
-        self.lines: list[str] = []
+        super().__init__(out)
+        self.work = work
         self.reports: dict[str, str] = {}  # step -> Markdown
         self.tables: dict[str, Table] = {}  # key of CLASSIFIERS -> its table
-        out.mkdir(parents=True, exist_ok=True)
-
-    def minutes(self) -> float:
-        """Minutes since the beginning."""
-        return (time.monotonic() - self.began) / 60
-
-    def tell(self, line: str) -> None:
-        """Print a line with the time, and keep it."""
-        self.lines.append(f"{time.monotonic() - self.began:7.1f} s  {line}")
-        print(self.lines[-1], flush=True)
-
-    def progress(self, share: float) -> None:
-        """Tell the share of a step that is done, not too often."""
-        if time.monotonic() - self.reported > REPORT_SECONDS:
-            self.reported = time.monotonic()
-            self.tell(f"   {100 * share:.0f} %")
 
     def summary(self) -> str:
         """The short tables of all classifiers, and the differences of MaRC's default to every other row."""
@@ -132,7 +115,6 @@ class Results:
                     archive.add(path, str(path.relative_to(self.work)))
         blocks = [self.summary(), *(f"# {name}\n\n{report}" for name, report in self.reports.items())]
         write_text(self.out / "marc-tables.md", "\n\n".join(filter(None, blocks)) + "\n")
-        write_text(self.out / "log.txt", "\n".join(self.lines) + "\n")
 
 
 def _rows(table: Table) -> list[TableRow]:
@@ -203,6 +185,7 @@ def run_steps(
             results.tell(f"== {name}: left out, {left:.1f} minutes are left and about {step.minutes:g} are needed")
             continue
         results.tell(f"== {name}: about {step.minutes:g} of {left:.1f} minutes")
+        results.begin_step()
         began = time.monotonic()
         try:
             if step.rows:

@@ -1,6 +1,7 @@
-"""The benchmarks are scripts that import each other by name."""
+"""The benchmarks are scripts that import each other by name, or as parts of the folder where they run as modules."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT)]
