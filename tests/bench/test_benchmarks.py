@@ -35,6 +35,7 @@ def found(monkeypatch, tmp_path, capsys):
     return go
 
 
+@pytest.mark.slow
 def test_speed(found, monkeypatch):
     narrow = partial(transformers.ResNetConfig, embedding_size=8, hidden_sizes=[16, 24, 32, 40], depths=[1, 1, 1, 1])
     monkeypatch.setattr(transformers, "ResNetConfig", narrow)
@@ -49,6 +50,7 @@ def test_speed(found, monkeypatch):
     assert all(name in printed for name in speed.COLUMNS)
 
 
+@pytest.mark.slow
 def test_input_marginalization(found):
     """The loop reads every word and candidate; the method reads as much, in a few passes, with the same scores."""
     results, printed = found(input_marginalization, "--quick", "--sentences", "4", "--loop", "2", "--repeat", "1")

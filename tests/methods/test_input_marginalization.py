@@ -24,7 +24,7 @@ OPTIONS = [
     {"without_original": True},
     {"threshold": 0.02, "without_original": True},
     {"phrase": 2, "candidates": 6},
-    {"phrase": 3, "candidates": 5, "without_original": True},
+    {"phrase": 3, "candidates": 3, "without_original": True},
 ]
 
 
