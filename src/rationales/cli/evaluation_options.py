@@ -85,7 +85,7 @@ def show_tables(tables: Mapping[str, Table], out: Path | None, as_json: bool) ->
     if out is not None:
         for name, table in tables.items():
             write_table(table, out, table.to_markdown(references[name]), name=name)
-        _write_page(tables, out)
+        _write_page(tables, references, out)
     if as_json:
         contents = {name: table.to_dict() for name, table in tables.items()}
         content = next(iter(contents.values())) if len(contents) == 1 else contents
@@ -121,11 +121,12 @@ def write_table(
         typer.echo(f"no plot: {error}", err=True)
 
 
-def _write_page(tables: Mapping[str, Table], out: Path) -> None:
+def _write_page(tables: Mapping[str, Table], references: Mapping[str, str | None], out: Path) -> None:
     from rationales.files import write_text
     from rationales.report.html.table_page import table_page
 
-    typer.echo(f"wrote {write_text(out / 'tables.html', table_page(tables))}", err=True)
+    page = table_page(tables, references=references)
+    typer.echo(f"wrote {write_text(out / 'tables.html', page)}", err=True)
 
 
 def show_comparison(comparison: ProtocolComparison, out: Path | None, as_json: bool) -> None:

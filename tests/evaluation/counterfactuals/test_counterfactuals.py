@@ -11,6 +11,7 @@ from bags import bag_of_words, examples
 from families import tiny
 from methods.fillers import known_filler, language_model, tiny_filler, word_tokenizer
 from reference import counterfactuals as literal
+from tokenizers import normalizers
 
 import rationales
 from rationales.data.example import Example
@@ -110,6 +111,12 @@ class TestFillerPredictions:
         assert predictions.match_rate == pytest.approx(rate)
         assert predictions.match_likelihood == pytest.approx(likelihood, abs=1e-5, nan_ok=True)
         assert predictions.text.tolist() == [number for number in range(5) for _ in range(9)]
+
+    def test_a_word_that_the_filler_drops_is_left_out(self):
+        model, tokenizer = rationales.load(*tiny("roberta", num_labels=2)), word_tokenizer()
+        tokenizer.backend_tokenizer.normalizer = normalizers.Replace("☀", "")
+        predictions = filler_predictions(model, [Example("a", "the soup ☀ was cold")], tiny_filler(tokenizer))
+        assert (len(predictions.matches), predictions.left_out) == (4, 1)
 
     def test_another_tokenizer_and_no_marks(self):
         model = rationales.load(*tiny("roberta", num_labels=2))

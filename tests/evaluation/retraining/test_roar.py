@@ -15,13 +15,15 @@ from methods.fillers import known_filler, tiny_filler
 from reference import roar as literal
 from scipy.stats import t as student
 from scipy.stats import ttest_ind_from_stats
+from tokenizers import normalizers
 
 import rationales
 from rationales.data.example import Example
 from rationales.errors import InputError, OptionError
-from rationales.evaluation.retraining import classifier_training, labelled_tokens
+from rationales.evaluation.retraining import classifier_training, labelled_tokens, stacked_bert, together_training
 from rationales.evaluation.retraining.data_split import divide
 from rationales.evaluation.retraining.reduced_texts import fillable_texts, reduced_texts
+from rationales.evaluation.retraining.result_files import weights_fingerprint
 from rationales.evaluation.retraining.roar import RoarVariant, roar, roar_tables
 from rationales.evaluation.retraining.settings import RetrainingSettings
 from rationales.evaluation.retraining.significance import roar_tests, with_tests
@@ -115,6 +117,16 @@ class TestReducedTexts:
         filler = Filler(*known_filler({0: {"soup": 1.0}, 1: {"cold": 1.0}, 2: {"day": 1.0}}), "known")
         (source,) = reduced_texts(self.encoded("the old boat"), [np.array([2.0, 0.0, 1.0])], 0.7, "fill", filler)
         assert source.text == "soup old day"
+
+    def test_a_filler_with_another_tokenizer_that_cannot_express_a_word(self):
+        """The classifier reads pieces of words, the filler words; a symbol that it drops is part of the word before."""
+        model = rationales.load(*tiny("roberta", num_labels=2))
+        module, tokenizer = known_filler({0: {"a": 1.0}, 1: {"cold": 1.0}})
+        tokenizer.backend_tokenizer.normalizer = normalizers.Replace("☀", "")
+        encoded = model.encode([model.read(text, None) for text in ("the lighthouse", "the ☀ soup")])
+        filler = Filler(module, tokenizer, "known")
+        sources = reduced_texts(encoded, [np.array([0.0, 1.0]), np.array([0.0, 1.0, 0.0])], 0.3, "fill", filler)
+        assert [source.text for source in sources] == ["the cold", "a soup"]
 
     def test_texts_are_filled_in_chunks_and_those_without_scores_stay(self, monkeypatch):
         monkeypatch.setattr("rationales.evaluation.retraining.reduced_texts.TEXTS_AT_ONCE", 2)
@@ -222,6 +234,23 @@ class TestTraining:
         with pytest.raises(rationales.RationalesError, match="nowhere"):
             starting_point(model, RetrainingSettings(start=str(tmp_path / "nowhere")))
 
+    def test_accuracies_are_found_again_whatever_head_a_pretrained_encoder_is_loaded_with(self, tmp_path):
+        module, tokenizer = tiny("bert", num_labels=2)
+        module.bert.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        model = rationales.load(module, tokenizer)
+        fingerprints, heads = [], []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            start = starting_point(model, RetrainingSettings(start=str(tmp_path)))
+            fingerprints.append(weights_fingerprint(start))
+            heads.append(start.module.classifier.weight.detach().clone())
+        assert not torch.equal(*heads)
+        assert fingerprints[0] == fingerprints[1]
+        with torch.no_grad():
+            start.module.bert.get_parameter("encoder.layer.0.output.dense.weight")[0, 0] += 1
+        assert weights_fingerprint(start) != fingerprints[0]
+
     def test_training_that_learns_nothing_is_told(self):
         settings = replace(QUICK, epochs=1, learning_rate=1e-9, seeds=2, levels=(0.1,))
         result = roar(
@@ -289,7 +318,66 @@ class TestTogether:
         monkeypatch.setattr(classifier_training, "MAX_TOGETHER", 4)
         monkeypatch.setattr(classifier_training, "train_together", lambda *a: (sizes.append(len(a[0])), plain(*a))[1])
         roar(model, examples(20, 1), [SHARP], train=examples(20), settings=settings)
-        assert sizes == [4, 2]  # three cells (nothing removed, occlusion, random) of two seeds
+        assert sizes == [3, 3]  # three cells (nothing removed, occlusion, random) of two seeds, in equal groups
+
+    def test_a_group_that_memory_does_not_hold_is_halved(self, monkeypatch):
+        settings = replace(QUICK, together=True, levels=(0.1,), seeds=2)
+        plain, sizes = classifier_training.train_together, []
+
+        def train(modules, *arguments):
+            sizes.append(len(modules))
+            if len(modules) > 3:
+                raise torch.OutOfMemoryError
+            plain(modules, *arguments)
+
+        monkeypatch.setattr(classifier_training, "train_together", train)
+        model = rationales.load(*bag_of_words())
+        result = roar(model, examples(20, 1), [SHARP], train=examples(20), settings=settings)
+        assert sizes == [6, 3, 3]
+        assert all(len(cell.values) == 2 for row in result.rows for cell in row.cells.values())
+
+    def test_stacked_bert_is_the_module_batched_over_its_weights(self, monkeypatch):
+        """A whole training with token types and unequal lengths, against torch.func.vmap over the module."""
+        module, tokenizer = tiny("bert", num_labels=3)
+        for submodule in module.modules():
+            if isinstance(submodule, torch.nn.Dropout):
+                submodule.p = 0.0
+        model = rationales.load(module, tokenizer)
+        start = starting_point(model, RetrainingSettings())
+        sentences = [model.read(("a good film", "the bad day and a long one"[: 7 + 4 * n]), None) for n in range(5)]
+        data = labelled_tokens.tokenize_texts(start, sentences, [0, 1, 2, 0, 1])
+        settings = RetrainingSettings(epochs=2, batch_size=2, together=True)
+        orders = [labelled_tokens.batch_order(5, seed, settings) for seed in (0, 1)]
+        trained = []
+        for stacks in (True, False):
+            monkeypatch.setattr(together_training, "can_stack", lambda _, stacks=stacks: stacks)
+            modules = [start.copy(seed) for seed in (0, 1)]
+            batches = together_training.StackedBatches(torch.device("cpu"), start.padding, [data, data], orders)
+            together_training.train_together(modules, start.head, batches, 1e-3, 0.5)
+            trained.append(modules)
+        assert stacked_bert.can_stack(module)
+        for stacked, batched in zip(*trained, strict=True):
+            for name, weight in batched.named_parameters():
+                if not name.endswith("key.bias"):  # no gradient but rounding errors, which Adam scales up
+                    assert torch.allclose(weight, stacked.get_parameter(name), atol=5e-5), name
+
+    @pytest.mark.gpu
+    def test_products_in_bfloat16_train_nearly_the_same_weights(self):
+        module, tokenizer = tiny("bert", num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        model = rationales.load(module.cuda(), tokenizer)
+        start = starting_point(model, RetrainingSettings())
+        texts = [model.read(item.text, None) for item in examples(8)]
+        data = labelled_tokens.tokenize_texts(start, texts, [0, 1] * 4)
+        orders = [labelled_tokens.batch_order(8, seed, RetrainingSettings(batch_size=4)) for seed in (0, 1)]
+        trained = []
+        for half in (False, True):
+            modules = [start.copy(seed) for seed in (0, 1)]
+            batches = together_training.StackedBatches(torch.device("cuda"), start.padding, [data, data], orders)
+            together_training.train_together(modules, start.head, batches, 1e-4, 1.0, half=half)
+            trained.append(torch.stack([module.classifier.weight for module in modules]))
+        assert trained[1].dtype == torch.float32
+        assert torch.allclose(*trained, atol=1e-3)  # six steps of at most 1e-4
+        assert not torch.equal(*trained)
 
     def test_batches_of_similar_length_still_read_every_text_once_an_epoch(self):
         lengths = np.random.default_rng(0).integers(3, 40, 50)

@@ -14,6 +14,8 @@ import pytest
 from rationales.errors import InputError, OptionError
 from rationales.evaluation.protocols import PRESETS
 from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.evaluation.tables.table_html import to_html
+from rationales.report.html.table_page import table_page
 
 NAN = math.nan
 
@@ -140,6 +142,24 @@ def test_pairs_are_tested_and_corrected():
     assert "* differs from ours with p < 0.05" in text
     with pytest.raises(OptionError, match="no row 'theirs'; its rows are: ours, near, far"):
         table.against("theirs")
+
+
+def test_html_has_the_stars_of_markdown():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=20)
+    names = tuple(f"input {number}" for number in range(20))
+    rows = (
+        TableRow("marc", {"sufficiency": Cell(tuple(values))}, "marc"),
+        TableRow("worse", {"sufficiency": Cell(tuple(values + 1))}, "occlusion"),
+        TableRow("level", {"sufficiency": Cell(tuple(values + rng.normal(size=20) / 100))}, "lime"),
+    )
+    table = sample_table(rows=rows, metrics=("sufficiency",), inputs=names)
+    starred = re.findall(r'<th scope="row">(\w+)</th><td>[^<]*\*', to_html(table, "marc"))
+    assert starred == ["worse"]
+    assert "differs from marc" in to_html(table, "marc")
+    page = table_page({"first": table, "second": table}, references={"first": "marc"})
+    assert page.count("differs from marc") == 1
+    assert "differs from" not in to_html(table)
 
 
 def test_a_row_can_be_added():

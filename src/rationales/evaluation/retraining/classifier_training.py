@@ -17,15 +17,17 @@ from rationales.errors import ModelError
 from rationales.evaluation.collecting import progress_of_step
 from rationales.evaluation.retraining.labelled_tokens import LabelledTokens, batch_order
 from rationales.evaluation.retraining.settings import RetrainingSettings
+from rationales.evaluation.retraining.stacked_bert import can_stack
 from rationales.evaluation.retraining.starting_points import StartingPoint
-from rationales.evaluation.retraining.together_training import stacked_steps, train_together
+from rationales.evaluation.retraining.together_training import StackedBatches, train_together
 from rationales.models.batch.execution import available_bytes, weight_count
 from rationales.models.classes import Head, output_logits
 
 TEST_BATCH = 1024  # texts in a forward pass of the test
-BYTES_PER_WEIGHT = 48  # of a classifier in training: weights, gradients, Adam's moments, stacked and not, activations
+# of a classifier in training: weights, gradients, Adam's moments, stacked and not, activations
+BYTES_PER_WEIGHT, BYTES_PER_STACKED_WEIGHT = 48, 32
 MEMORY_SHARE = 0.8  # of what is available (on a GPU 0.6 of the free memory), for classifiers trained together
-MAX_TOGETHER = 60
+MAX_TOGETHER = 160
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,19 +64,29 @@ def train_tasks(
     the random numbers of dropout.
     """
     size = models_at_once(start) if settings.together else 1
+    size = -(-len(tasks) // max(1, -(-len(tasks) // size)))  # groups of about the same size
+    half = settings.half and next(start.module.parameters()).device.type == "cuda"
     done = 0
     while done < len(tasks):
         group = [task for task in tasks[done : done + size] if len(task.train) == len(tasks[done].train)]
         modules = [start.copy(task.seed) for task in group]
-        with _seeded(modules[0], group[0].seed):
-            if len(group) > 1:
-                orders = [batch_order(len(task.train), task.seed, settings, task.train.lengths) for task in group]
-                steps = stacked_steps(modules[0], start.padding, [task.train for task in group], orders)
-                report = progress_of_step(progress, done, len(tasks), len(group))
-                rate, clip = settings.learning_rate, settings.clip
-                train_together(modules, start.head, steps, len(orders[0]), rate, clip, report)
-            else:
-                _train(modules[0], start, group[0].train, group[0].seed, settings)
+        try:
+            with _seeded(modules[0], group[0].seed):
+                if len(group) > 1:
+                    orders = [batch_order(len(task.train), task.seed, settings, task.train.lengths) for task in group]
+                    device = next(modules[0].parameters()).device
+                    batches = StackedBatches(device, start.padding, [task.train for task in group], orders)
+                    report = progress_of_step(progress, done, len(tasks), len(group))
+                    train_together(modules, start.head, batches, settings.learning_rate, settings.clip, report, half)
+                else:
+                    _train(modules[0], start, group[0].train, group[0].seed, settings, half)
+        except torch.OutOfMemoryError:
+            if len(group) == 1:
+                raise
+            size = len(group) // 2
+            del modules
+            torch.cuda.empty_cache()
+            continue
         for number, (task, module) in enumerate(zip(group, modules, strict=True), done):
             yield number, accuracy(module, start, task.test)
         done += len(group)
@@ -85,12 +97,18 @@ def train_tasks(
 def models_at_once(start: StartingPoint) -> int:
     """Classifiers that are trained in one batched pass on the device of this starting point."""
     device = next(start.module.parameters()).device
-    fitting = int(MEMORY_SHARE * available_bytes(device) / (BYTES_PER_WEIGHT * weight_count(start.module)))
+    bytes_per_weight = BYTES_PER_STACKED_WEIGHT if can_stack(start.module) else BYTES_PER_WEIGHT
+    fitting = int(MEMORY_SHARE * available_bytes(device) / (bytes_per_weight * weight_count(start.module)))
     return max(1, min(MAX_TOGETHER, fitting))
 
 
 def _train(
-    module: nn.Module, start: StartingPoint, data: LabelledTokens, seed: int, settings: RetrainingSettings
+    module: nn.Module,
+    start: StartingPoint,
+    data: LabelledTokens,
+    seed: int,
+    settings: RetrainingSettings,
+    half: bool = False,
 ) -> None:
     module.train()
     steps = batch_order(len(data), seed, settings, data.lengths)
@@ -100,8 +118,9 @@ def _train(
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * (1 - number / len(steps))
         arguments = rectangle.arguments(step.to(rectangle.ids.device), int(data.lengths[step.numpy()].max()))
-        logits = output_logits(module(**arguments), "text", len(step))
-        loss = classification_loss(start.head, logits, data.labels[step])
+        with torch.autocast(rectangle.ids.device.type, torch.bfloat16, enabled=half):
+            logits = output_logits(module(**arguments), "text", len(step))
+        loss = classification_loss(start.head, logits.float(), data.labels[step])
         if not bool(torch.isfinite(loss)):
             raise ModelError(
                 f"the loss of a retrained classifier is {float(loss)} at step {number}; try a smaller learning_rate"

@@ -16,9 +16,10 @@ from rationales.errors import InputError
 from rationales.evaluation.retraining.labelled_tokens import LabelledTokens
 from rationales.evaluation.retraining.settings import RetrainingSettings
 from rationales.evaluation.retraining.starting_points import StartingPoint
+from rationales.evaluation.sanity.weight_groups import weight_groups
 from rationales.files import read_text, write_text
 
-FORMAT = 1  # raised when training changes so that accuracies do
+FORMAT = 2  # raised when training changes so that accuracies do
 _UNRELATED = ("levels", "seeds", "test_share", "start")  # settings that show in the texts and weights themselves
 
 
@@ -60,11 +61,16 @@ class ResultFiles:
 
 
 def weights_fingerprint(start: StartingPoint) -> str:
-    """Fingerprint of the starting weights and of what reads texts into tokens."""
+    """Fingerprint of the starting weights and of what reads texts into tokens.
+
+    A head that every classifier draws anew does not count: that of a pretrained encoder is random.
+    """
     digest = hashlib.blake2b(digest_size=16)
+    config = getattr(start.module, "config", None)
+    head = weight_groups(start.module)[0].submodules if hasattr(config, "initializer_range") else ()
     for name, tensor in sorted(start.module.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if not start.scratch:
+        if not start.scratch and name.rpartition(".")[0] not in head:
             digest.update(tensor.detach().cpu().contiguous().view(-1).numpy().tobytes())
     digest.update(repr((type(start.module).__name__, start.head.value, start.padding, start.scratch)).encode())
     return digest.hexdigest()

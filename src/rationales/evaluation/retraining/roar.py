@@ -312,5 +312,5 @@ def _recipe(variant: RoarVariant, sets: _Sets, settings: RetrainingSettings) -> 
     return (
         f"{variant.name}: the best {levels} % of the words (rounded down, at least one) {how} in {texts}; "
         f"{classifiers} each{together}, {epochs}, Adam {settings.learning_rate:g} falling linearly, "
-        f"{batches}, {settings.max_length} tokens."
+        f"{batches}, {settings.max_length} tokens{', products in bfloat16' if settings.half else ''}."
     )

@@ -30,6 +30,7 @@ class RetrainingSettings:
 
     together: bool = option(False, "train many classifiers in one batched pass: faster for small encoders on a GPU")
     by_length: bool = option(False, "batches of texts of similar length: less padding, so faster")
+    half: bool = option(False, "on a GPU, products in bfloat16; weights and sums stay in single precision")
 
     def __post_init__(self) -> None:
         try:
@@ -51,6 +52,7 @@ class RetrainingSettings:
         check_option("test_share", self.test_share, "float", ())
         check_option("together", self.together, "bool", ())
         check_option("by_length", self.by_length, "bool", ())
+        check_option("half", self.half, "bool", ())
         check_option("start", self.start, "str", ())
         if not 0 < self.test_share < 1:
             raise OptionError(f"test_share lies between 0 and 1, not {self.test_share!r}")

@@ -109,6 +109,7 @@ def _retrain(workspace: Workspace, rows: Sequence[str], names: Sequence[str]) ->
         start=OWN_ENCODER if encoder is None or workspace.model_name(SST2) in workspace.models else str(encoder),
         together=True,
         by_length=True,
+        half=request.tf32,
     )
     entries = [MethodEntry(ROWS[row].method, method=workspace.method(ROWS[row]), title=ROWS[row].title) for row in rows]
     chosen = variants(workspace, names)
