@@ -16,12 +16,14 @@ from methods.keyword import keyword_model
 from methods.maskers import KEYWORDS, SPARSE, keyword_masker_file, text_batch, untrained_masker
 from rationales.errors import ModelError, OptionError
 from rationales.evaluation.scores.cache import entry_key
+from rationales.masks.instant import masker_file
 from rationales.masks.instant.masker_file import Masker
 from rationales.masks.optimizer import field_of, keep_logit
 from rationales.masks.postprocess import unit_order
 from rationales.masks.sizes import SIZES
 from rationales.methods import build
 from rationales.methods.marc_instant import MarcInstant
+from rationales.models.batch.execution import counted_passes
 
 TEXTS = ["Dull.", "I did not like the soup, but the bread wasn't bad at all!", "The baker walked down alone. " * 12]
 
@@ -66,6 +68,19 @@ def test_the_model_is_asked_once(model, file):
         MarcInstant(masker=file).scores(batch, torch.tensor([0, 1, 2]))
     handle.remove()
     assert len(calls) == 1
+
+
+def test_the_pass_of_the_full_texts_is_the_one_that_the_masker_reads(model, file, monkeypatch):
+    explain(model, TEXTS, masker=file)  # copies of the network are compared with it once
+    with counted_passes() as passes:
+        read_once = explain(model, TEXTS, masker=file)
+    monkeypatch.setattr(masker_file, "MAX_KEPT_BYTES", {})
+    with counted_passes() as more_passes:
+        read_twice = explain(model, TEXTS, masker=file)
+    assert more_passes.forward - passes.forward == sum(result.segments for result in read_once)
+    for once, twice in zip(read_once, read_twice, strict=True):
+        assert np.array_equal(once.scores, twice.scores)
+        assert once.probabilities == twice.probabilities
 
 
 def test_refining_uses_the_ordinary_steps_and_lowers_the_loss():

@@ -55,6 +55,12 @@ class MarcInstant(Method):
         contents = [path.read_bytes() for path in files if path.is_file()]
         return hashlib.blake2b(b"".join(contents), digest_size=16).hexdigest() if contents else ""
 
+    def full_logits(self, batch: Batch) -> Tensor:
+        """(S, classes): logits of the inputs as they are; of texts, in the pass that the masker reads."""
+        if not isinstance(batch, TextBatch) or not (self.masker or _shipped_masker(batch)):
+            return batch.full_logits()
+        return cast("Masker", self._masker(batch)).full_logits(batch)
+
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         if not isinstance(batch, (TextBatch, ImageBatch)):
             raise OptionError("marc-instant has maskers for models of texts and of images only; use marc")

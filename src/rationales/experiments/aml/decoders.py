@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rationales.experiments.aml.maskers import MaskerPlan
@@ -17,6 +18,7 @@ from rationales.models.model import Model
 from rationales.models.prompt.template import PromptTemplate
 
 DECODERS = {"smollm2": "SmolLM2-135M-Instruct"}  # name in the catalogue -> title
+FEW_SHOT, TUNED = SETTINGS = ("few-shot", "tuned")  # how a language model is made to classify
 SENTIMENTS = ("positive", "negative")
 EMOTIONS = ("sadness", "joy", "love", "anger", "fear", "surprise")
 _SENTIMENT_TASK = "Decide whether a film review is positive or negative.\n\n"
@@ -56,10 +58,11 @@ PROMPTS = {"sst2": _SENTIMENT_PROMPT, "rt": _SENTIMENT_PROMPT, "imdb": _SENTIMEN
 
 @dataclass(frozen=True)
 class DecoderScenario:
-    """A language model and a data set; where an adapter tuned on the data set is stored, the tuned model."""
+    """A language model and a data set: with worked examples in the prompt, or tuned on the data set."""
 
     corpus: Corpus
     decoder: str
+    tuned: bool = False
 
     @property
     def adapter(self) -> str:
@@ -67,25 +70,25 @@ class DecoderScenario:
         return f"{self.decoder}-{self.corpus.key}"
 
     @property
-    def is_tuned(self) -> bool:
-        """Whether the model is tuned on the data set, as in the paper's EMR setting."""
+    def is_stored(self) -> bool:
+        """Whether the adapter of a tuned model is there."""
         return self.adapter in LANGUAGE_MODELS and LANGUAGE_MODELS[self.adapter].where() is not None
 
     @property
     def model_name(self) -> str:
         """Name of the scenario's files and columns."""
-        return self.adapter
+        return self.adapter if self.tuned else f"{self.decoder}-few-shot-{self.corpus.key}"
 
     @property
     def title(self) -> str:
         """'emotion, SmolLM2-135M-Instruct, tuned'."""
         name = DECODERS.get(self.decoder, self.decoder)
         examples = len(PROMPTS[self.corpus.key].template.examples)
-        return f"{self.corpus.title}, {name}, {'tuned' if self.is_tuned else f'{examples} worked examples'}"
+        return f"{self.corpus.title}, {name}, {'tuned' if self.tuned else f'{examples} worked examples'}"
 
     def load(self, request: Request) -> Model:
         """The tuned model with the prompt that it was tuned with, or the model with worked examples."""
-        if self.is_tuned and request.model is None:
+        if self.tuned:
             return load(self.adapter, device=request.device)
         prompt = PROMPTS[self.corpus.key]
         return load(
@@ -95,6 +98,18 @@ class DecoderScenario:
     def reads(self, spec: MethodRow) -> bool:
         """Whether the method of a row can read a decoder: not those that look inside an encoder."""
         return spec.group != ATTENTION and "attention" not in METHODS[spec.method].needs
+
+
+def decoder_scenarios(corpora: Sequence[Corpus], settings: Sequence[str], other_model: bool) -> list[DecoderScenario]:
+    """Each data set with worked examples, then those that a stored model is tuned on; `settings`: `SETTINGS`, or some.
+
+    `other_model`: another language model is explained, which has no tuned ones.
+    """
+    pairs = [(corpus, decoder) for corpus in corpora for decoder in DECODERS]
+    tuned = [DecoderScenario(corpus, decoder, tuned=True) for corpus, decoder in pairs]
+    tuned = [scenario for scenario in tuned if scenario.is_stored and not other_model]
+    plain = [DecoderScenario(corpus, decoder) for corpus, decoder in pairs]
+    return [*(plain if FEW_SHOT in settings else []), *(tuned if TUNED in settings else [])]
 
 
 def decoder_plan(plan: MaskerPlan) -> MaskerPlan:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from rationales.files import write_text
 from rationales.masks.instant.aml.backbone import OWN, BackboneSource
 from rationales.masks.instant.aml.pretraining import pretrain_for_metrics
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
@@ -35,7 +37,10 @@ class MaskerPlan:
 def train_maskers(
     model: TextModel, texts: Sequence[str], plan: MaskerPlan, folder: Path, name: str, seed: int = 0
 ) -> dict[str, Path]:
-    """Metric -> file of its masker in `folder`; those whose files are there are not trained again."""
+    """Metric -> file of its masker in `folder`; those whose files are there are not trained again.
+
+    Beside each file its card as JSON, which says what the search tried.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = {metric: folder / f"{name}-{metric}.safetensors" for metric in plan.metrics}
     missing = [metric for metric, path in paths.items() if not path.is_file()]
@@ -53,4 +58,5 @@ def train_maskers(
         )
         for metric, masker in maskers.items():
             masker.save(paths[metric])
+            write_text(paths[metric].with_suffix(".json"), json.dumps(asdict(masker.card), indent=1))
     return paths

@@ -10,7 +10,7 @@ import torch
 
 from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.table import Table
-from rationales.experiments.aml.decoders import DECODERS, PROMPTS, DecoderScenario, decoder_plan
+from rationales.experiments.aml.decoders import PROMPTS, SETTINGS, DecoderScenario, decoder_plan, decoder_scenarios
 from rationales.experiments.aml.row_specs import COLUMNS, FAML, LLM, ROWS, MethodRow, row_names, select_rows
 from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, masker_folder, pooled
 from rationales.experiments.aml.scenarios import CORPORA, check_names
@@ -37,8 +37,8 @@ class Replies:
 
 
 def names() -> list[str]:
-    """The names that `--rows` accepts: rows, groups and data sets."""
-    return [*row_names(), *CORPORA]
+    """The names that `--rows` accepts: rows, groups, data sets, few-shot and tuned."""
+    return [*row_names(), *CORPORA, *SETTINGS]
 
 
 def reproduce(request: Request, settings: StudySettings | None = None) -> ExperimentReport:
@@ -46,12 +46,13 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
     started = time.perf_counter()
     requested = tuple(request.rows or ())
     check_names(requested, names())
-    corpora = [name for name in CORPORA if name in requested] or list(CORPORA)
-    specs = select_rows([name for name in requested if name not in CORPORA])
+    corpora = [corpus for name, corpus in CORPORA.items() if name in requested] or list(CORPORA.values())
+    model_settings = [name for name in SETTINGS if name in requested] or list(SETTINGS)
+    specs = select_rows([name for name in requested if name not in (*CORPORA, *SETTINGS)])
     settings = settings or StudySettings()
     settings = replace(settings, plan=decoder_plan(settings.plan))
     request = replace(request, limit=request.limit or DEFAULT_LIMIT)
-    scenarios = [DecoderScenario(CORPORA[corpus], decoder) for corpus in corpora for decoder in DECODERS]
+    scenarios = decoder_scenarios(corpora, model_settings, request.model is not None)
     tables, replies = compute(scenarios, specs, request, settings)
     return report(tables, replies, time.perf_counter() - started)
 
@@ -123,6 +124,6 @@ def replies_markdown(replies: Mapping[DecoderScenario, Replies]) -> str:
 
 
 def _prompts(corpora: Collection[str]) -> str:
-    """The prompts of these data sets, as they are where no adapter is stored."""
+    """The few-shot prompts of these data sets; adapters hold their own."""
     distinct = {PROMPTS[name].template: None for name in PROMPTS if name in corpora}
     return "\n\n".join(f"```text\n{template.worked_prompt()}\n```" for template in distinct)

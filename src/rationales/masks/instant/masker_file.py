@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,19 @@ from torch import Tensor
 
 from rationales.errors import ModelError, OptionError
 from rationales.files import write_bytes
-from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
+from rationales.masks.instant.network import (
+    BlockReading,
+    MaskerNetwork,
+    MaskerShape,
+    predict_parameters,
+    read_blocks,
+)
 from rationales.masks.settings import MaskSettings
 from rationales.models.empty_weights import empty_weights
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.fingerprint import fingerprint
 
+MAX_KEPT_BYTES = {"cpu": 2**26, "cuda": 2**29}  # of what is read in the pass of the full inputs, by device
 FORMAT_VERSION = 2  # raised when files would be misread
 SHIPPED_MASKER = Path(__file__).resolve().parents[2] / "models" / "embedded" / "masker.safetensors"
 TRAIN_COMMAND = "rationales train-masker MODEL DATA --out F"
@@ -39,6 +47,14 @@ class MaskerCard:
 
 
 @dataclass(frozen=True, eq=False)
+class MaskerReading:
+    """What a masker has read of a batch, block by block."""
+
+    network: MaskerNetwork
+    blocks: Sequence[BlockReading]
+
+
+@dataclass(frozen=True, eq=False)
 class Masker:
     """A network that predicts MaRC's parameters for one model."""
 
@@ -48,8 +64,25 @@ class Masker:
     def __call__(self, batch: TextBatch, target: Tensor) -> tuple[Tensor, Tensor]:
         """w and sigma, (M, n) each, for `target` (inputs,); raises an error for a model that it was not trained for."""
         self.check(batch)
+        reading, batch.first_pass = batch.first_pass, None  # its memory is needed for what follows
+        readings = reading.blocks if isinstance(reading, MaskerReading) and reading.network is self.network else None
         with torch.no_grad():
-            return batch.fit(lambda: predict_parameters(self.network, batch, target, self.card.objective))
+            return batch.fit(lambda: predict_parameters(self.network, batch, target, self.card.objective, readings))
+
+    def full_logits(self, batch: TextBatch) -> Tensor:
+        """(S, classes): as `Batch.full_logits`; what the masker reads in this pass is kept for the next call.
+
+        A batch for which that would be too much, or that has several networks, is read again.
+        """
+        features = sum(batch.lengths) * self.network.shape.width * self.network.final_norm.weight.itemsize
+        if batch.views > 1 or features > MAX_KEPT_BYTES.get(batch.device.type, 0):
+            return batch.full_logits()
+        self.check(batch)
+        with torch.no_grad(), batch.threads():
+            blocks = batch.fit(lambda: list(read_blocks(self.network, batch)))
+        batch.first_pass = MaskerReading(self.network, blocks)
+        order = torch.argsort(torch.cat([reading.block.row for reading in blocks]))
+        return torch.cat([reading.logits for reading in blocks])[order]
 
     def check(self, batch: TextBatch) -> None:
         """Raise an OptionError unless the batch belongs to the model that the masker was trained for."""

@@ -7,6 +7,7 @@ Shapes: R rows of T tokens, M masks of n units.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,13 +72,22 @@ class MaskerNetwork(nn.Module):
 
     def forward(self, internals: HiddenStates, attended: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """(R, T, 2) from the model's internals, attended (R, T) booleans, target (R,) and context (R, classes + 1)."""
-        words = self.embedding_projection(layer_norm(internals.words, internals.words.shape[-1:]))
-        if self.state_projection is not None:
-            mixed = torch.zeros_like(internals.states[0])
-            for share, state in zip(self.layer_mix.softmax(0), internals.states, strict=True):
-                mixed = mixed + share * layer_norm(state, state.shape[-1:])
-            words = words + self.state_projection(mixed)
-        hidden = words + (self.target_embedding(target) + self.context_projection(context))[:, None]
+        return self.token_outputs(self.features(internals), attended, target, context)
+
+    def features(self, internals: HiddenStates) -> Tensor:
+        """(R, T, width): what the network reads of the model's internals, whatever the target."""
+        words: Tensor = self.embedding_projection(layer_norm(internals.words, internals.words.shape[-1:]))
+        if self.state_projection is None:
+            return words
+        mixed = torch.zeros_like(internals.states[0])
+        for share, state in zip(self.layer_mix.softmax(0), internals.states, strict=True):
+            mixed = mixed + share * layer_norm(state, state.shape[-1:])
+        states: Tensor = self.state_projection(mixed)
+        return words + states
+
+    def token_outputs(self, features: Tensor, attended: Tensor, target: Tensor, context: Tensor) -> Tensor:
+        """(R, T, 2) from `features` (R, T, width); the other arguments are those of `forward`."""
+        hidden = features + (self.target_embedding(target) + self.context_projection(context))[:, None]
         for layer in self.layers:
             hidden = layer(hidden, attended)
         hidden = self.final_norm(hidden)
@@ -113,27 +123,50 @@ class MaskerLayer(nn.Module):
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class BlockReading:
+    """What a masker reads in a pass of the rows of a block."""
+
+    block: Block
+    features: Tensor  # (R, T, width)
+    context: Tensor  # (R, classes + 1)
+    logits: Tensor  # (R, classes) of the explained model
+
+
+def read_blocks(network: MaskerNetwork, batch: TextBatch) -> Iterator[BlockReading]:
+    """What the network reads of every mask, block by block; of several networks explained together, of the first."""
+    for block in batch.blocks(batch.masks):
+        yield _read_block(network, batch, block)
+
+
 def predict_parameters(
-    network: MaskerNetwork, batch: TextBatch, target: Tensor, settings: MaskSettings
+    network: MaskerNetwork,
+    batch: TextBatch,
+    target: Tensor,
+    settings: MaskSettings,
+    readings: Sequence[BlockReading] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """w and sigma, (M, n) each, of every mask in one pass; `target` is (inputs,). Differentiable in the network.
 
-    Of several networks explained together only the first is read. sigma lies within the bounds of the settings and of
-    the network.
+    `readings`: those of `read_blocks`, where the pass was made before. sigma lies within the bounds of the settings and
+    of the network.
     """
     rows: list[Tensor] = []
     outputs: list[Tensor] = []
-    for block in batch.blocks(batch.masks):
+    for reading in read_blocks(network, batch) if readings is None else readings:
+        block = reading.block
+        attended = batch.attention[block.row, : block.size] > 0
+        row_target = target[batch.rows.input[block.row]]
+        token_outputs = network.token_outputs(reading.features, attended, row_target, reading.context)
         rows.append(block.row)
-        outputs.append(_tokens_to_units(batch, block, _token_outputs(network, batch, block, target)))
+        outputs.append(_tokens_to_units(batch, block, token_outputs))
     unit_outputs = torch.cat(outputs)[torch.argsort(torch.cat(rows))].to(batch.dtype)  # (M, n, 2)
     low, high = (bound.log() for bound in _sigma_bounds(batch, settings, network.shape.max_sigma))
     sigma = torch.exp(low + (high - low) * unit_outputs[..., 1].sigmoid())
     return unit_outputs[..., 0] * mask_rows(batch.rows.real, batch), sigma
 
 
-def _token_outputs(network: MaskerNetwork, batch: TextBatch, block: Block, target: Tensor) -> Tensor:
-    """(R, T, 2): the network's outputs for the rows of a block."""
+def _read_block(network: MaskerNetwork, batch: TextBatch, block: Block) -> BlockReading:
     internals = hidden_states(batch, block)
     if network.shape.state_layers and len(internals.states) != network.shape.state_layers:
         raise ModelError(
@@ -145,9 +178,7 @@ def _token_outputs(network: MaskerNetwork, batch: TextBatch, block: Block, targe
     cast_internals = HiddenStates(internals.words.to(dtype), states, internals.logits)
     length = batch.rows.real[block.row].sum(1, keepdim=True).to(dtype)
     context = torch.cat([batch.probabilities(internals.logits).to(dtype), length.log1p() - 4], 1)  # 4: about 50 words
-    attended = batch.attention[block.row, : block.size] > 0
-    outputs: Tensor = network(cast_internals, attended, target[batch.rows.input[block.row]], context)
-    return outputs
+    return BlockReading(block, network.features(cast_internals), context, internals.logits)
 
 
 def _sigma_bounds(batch: TextBatch, settings: MaskSettings, max_sigma: float) -> tuple[Tensor, Tensor]:

@@ -43,6 +43,14 @@ def test_a_masker_that_was_saved_gives_the_same_maps(model, backbone, tmp_path):
     assert (tmp_path / "h.safetensors").stat().st_size < (tmp_path / "m.safetensors").stat().st_size
 
 
+def test_a_backbone_whose_configuration_asks_for_half_precision_runs_in_single_precision(model, tmp_path):
+    encoder, tokenizer = tiny("roberta")
+    encoder.config.dtype = torch.float16  # as from_pretrained leaves it with weights in half precision
+    masker = untrained_aml_masker(model, (encoder, tokenizer))
+    loaded = load_aml_masker(masker.save(tmp_path / "m.safetensors"))
+    assert torch.allclose(maps(masker, model), maps(loaded, model), atol=1e-6)
+
+
 def test_a_learned_mask_vector_is_saved(model, tmp_path):
     masker = untrained_aml_masker(model, losses=AmlLosses(replacement="learned"))
     loaded = load_aml_masker(masker.save(tmp_path / "m.safetensors"))

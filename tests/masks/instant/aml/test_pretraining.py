@@ -79,6 +79,37 @@ def test_the_card_says_what_was_done(model):
     assert card.training["best_epoch"] == len(history) - history[::-1].index(max(history))  # of equal ones the last
 
 
+@pytest.mark.parametrize("metric", ["comprehensiveness", "sufficiency"])
+@pytest.mark.parametrize("networks", [1, 8])
+def test_networks_with_the_weights_of_the_best_trials_are_trained_and_the_best_is_kept(model, metric, networks):
+    settings = replace(
+        BRIEF, metric=metric, epochs=2, trials=4, finalists=3, search="random", networks=networks, dropout=False
+    )
+    masker = train(model, settings)
+    training, sign = masker.card.training, -1 if metric == "sufficiency" else 1
+    tried = sorted(training["tried_weights"], key=lambda trial: -sign * trial["value"])
+    assert len(tried) == training["trials"] == 4
+    assert [ended["weights"] for ended in training["trainings"]] == [trial["weights"] for trial in tried[:3]]
+    values = [sign * ended["value"] for ended in training["trainings"]]
+    best = training["trainings"][values.index(max(values))]
+    assert {name: training[name] for name in ("value", "history", "best_epoch")} == {
+        name: best[name] for name in ("value", "history", "best_epoch")
+    }
+    assert {name: getattr(masker.card.losses, name) for name in best["weights"]} == best["weights"]
+    alone = train(model, replace(settings, networks=1, finalists=values.index(max(values)) + 1))
+    assert all(
+        torch.allclose(value, weights(alone)[name], atol=2e-5) for name, value in weights(masker).items()
+    )  # the weights are the best network's
+
+
+def test_the_card_says_what_random_scores_have_and_how_far_apart_scores_are(model):
+    training = train(model).card.training
+    assert 0 < training["random_value"] < 1
+    assert 0 < training["maps"]["mean_score"] < 1
+    assert 0 < training["maps"]["score_range"] < 1
+    assert training["random_value"] == train(model).card.training["random_value"]
+
+
 def test_early_stopping(model):
     masker = train(model, replace(BRIEF, epochs=40, patience=2, learning_rate=1e-9))
     assert masker.card.training["epochs"] == 3  # nothing changes after the first
@@ -86,7 +117,7 @@ def test_early_stopping(model):
 
 class TestInterrupted:
     @pytest.mark.parametrize("settings", [BRIEF, replace(BRIEF, trials=2, search="random")])
-    @pytest.mark.parametrize("interrupted_after", [1, 3])
+    @pytest.mark.parametrize("interrupted_after", [1, 3, 6])  # in the search, in the first training, in the second
     def test_training_goes_on_as_if_it_had_not_been(self, model, tmp_path, settings, interrupted_after):
         results = []
 
@@ -96,7 +127,7 @@ class TestInterrupted:
                 raise KeyboardInterrupt
 
         state = tmp_path / "state"
-        if interrupted_after < settings.epochs + settings.trials:
+        if interrupted_after < settings.trials + settings.epochs * max(1, settings.trials):
             with pytest.raises(KeyboardInterrupt):
                 train(model, settings, resume=state, on_epoch=interrupt)
             assert state.exists()
@@ -105,7 +136,7 @@ class TestInterrupted:
         assert equal(resumed, train(model, settings))
 
     def test_what_was_done_is_not_done_again(self, model, tmp_path):
-        settings = replace(BRIEF, trials=2, search="random")
+        settings = replace(BRIEF, trials=2, search="random", finalists=1)
         steps = []
 
         def interrupt(result):
@@ -171,7 +202,7 @@ class TestSearch:
 
     def test_several_metrics_share_the_trials_of_a_random_search(self, model):
         results = []
-        settings = replace(BRIEF, trials=2, epochs=1, search="random")
+        settings = replace(BRIEF, trials=2, epochs=1, search="random", finalists=1)
         maskers = pretrain_for_metrics(
             model, TEXTS, ["sufficiency", "log-odds"], settings, LOSSES, backbone=tiny_backbone(width=16),
             on_epoch=results.append,

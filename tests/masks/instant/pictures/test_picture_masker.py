@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -168,6 +169,27 @@ class TestFeatures:
         with pytest.raises(ModelError, match="no feature maps"):
             train_pictures(model, pictures(4), BRIEF, OBJECTIVE)
 
+    def test_a_pass_of_another_thread_changes_nothing(self):
+        model = shared_model()
+        batch = batch_of(model, pictures(3))
+        layers = find_layers(batch)
+        expected = picture_features(batch, layers, torch.arange(3), lambda logits: logits.argmax(-1))
+        other_passes = []
+
+        def run_in_another_thread(_module, _arguments):
+            if not other_passes:  # else its own pass starts the next one
+                other_passes.append(threading.Thread(target=model.module, args=(torch.randn(2, 3, SIDE, SIDE),)))
+                other_passes[0].start()
+                other_passes[0].join()
+
+        model.module.coarse.register_forward_pre_hook(run_in_another_thread)
+        actual = picture_features(batch, layers, torch.arange(3), lambda logits: logits.argmax(-1))
+        assert other_passes
+        assert torch.equal(actual.logits, expected.logits)
+        for name in ("maps", "gradients"):
+            for found, wanted in zip(getattr(actual, name), getattr(expected, name), strict=True):
+                assert found is None if wanted is None else torch.equal(found, wanted)
+
 
 class TestFile:
     def test_saved_and_loaded_it_predicts_the_same(self, masker, file):
@@ -233,6 +255,23 @@ class TestTraining:
         assert continued.card.training == straight.card.training
         for name, value in straight.network.state_dict().items():
             torch.testing.assert_close(continued.network.state_dict()[name], value, rtol=1e-5, atol=1e-7)
+
+    def test_pictures_read_ahead_are_the_same(self):
+        settings = replace(BRIEF, steps=4, validations=1)
+        maskers = [
+            train_pictures(detector(), pictures(12), replace(settings, workers=workers), OBJECTIVE)
+            for workers in (0, 2)
+        ]
+        for expected, actual in zip(*(masker.network.state_dict().values() for masker in maskers), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-7)
+
+    @pytest.mark.gpu
+    def test_pictures_read_ahead_on_a_card(self):
+        model = detector()
+        model.module.to("cuda")
+        settings = replace(BRIEF, steps=12, validations=1, workers=4)
+        trained = train_pictures(model, pictures(12), settings, OBJECTIVE)
+        assert math.isfinite(trained.card.training["held_out_loss"])
 
     def test_the_state_of_another_training_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr(training, "SAVE_SECONDS", -1.0)

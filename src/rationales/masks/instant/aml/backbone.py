@@ -93,14 +93,17 @@ def check_bidirectional(encoder: nn.Module, name: str) -> None:
 
 
 def encoder_from_config(settings: Mapping[str, Any]) -> nn.Module:
-    """A new encoder of a Hugging Face configuration, without its pooler; its weights depend on torch's generator."""
+    """A new encoder of a Hugging Face configuration in single precision, without its pooler.
+
+    Its weights depend on torch's generator.
+    """
     from transformers import AutoConfig, AutoModel
 
     values = {name: value for name, value in settings.items() if name not in ("model_type", "transformers_version")}
     config = AutoConfig.for_model(settings["model_type"], **values)
     with quiet_transformers():
         auto: Any = AutoModel  # untyped
-        return _without_pooler(auto.from_config(config))
+        return _without_pooler(auto.from_config(config)).float()  # a configuration can ask for half precision
 
 
 def config_settings(encoder: nn.Module) -> dict[str, Any]:

@@ -64,6 +64,9 @@ class AmlTraining:
     trials: int = option(30, "trials of the search for loss weights; 0: the weights as they are set")
     trial_texts: int = option(450, "training texts of a trial")
     trial_epochs: int = option(2, "epochs of a trial")
+    finalists: int = option(
+        3, "best trials whose weights a network is trained with; of these networks the best by the metric is kept"
+    )
     search: str = option(
         "auto", "tpe: Optuna; random: random search; auto: tpe where Optuna is installed", "auto", "tpe", "random"
     )
@@ -77,7 +80,7 @@ class AmlTraining:
 
     def __post_init__(self) -> None:
         positive = ("texts", "validation_texts", "epochs", "inputs", "tokens", "learning_rate")
-        also_positive = ("trial_texts", "trial_epochs", "networks")
+        also_positive = ("trial_texts", "trial_epochs", "finalists", "networks")
         non_negative = ("weight_decay", "patience", "trials", "layers", "minutes", "seed")
         check_settings(self, (*positive, *also_positive), non_negative)
         if not 0 <= self.other_target_share < 1:

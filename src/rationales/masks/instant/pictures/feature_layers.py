@@ -6,6 +6,7 @@ through the last layers alone.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,12 +145,18 @@ def picture_features(
 def _watched(
     module: nn.Module, see: Callable[[str, int, Tensor], Tensor | None], names: set[str] | None = None
 ) -> Iterator[None]:
-    """Inside the block, `see(name, call, output)` is called for sub-modules; what it returns replaces the output."""
+    """Inside the block, `see(name, call, output)` is called for sub-modules; what it returns replaces the output.
+
+    Passes that another thread makes through the same module are left alone.
+    """
     calls: dict[str, int] = {}
     handles = []
+    watching_thread = threading.get_ident()
 
     def hook_of(name: str) -> Callable[[nn.Module, Any, Any], Any]:
         def hook(_module: nn.Module, _arguments: Any, output: Any) -> Any:
+            if threading.get_ident() != watching_thread:
+                return None
             call = calls.get(name, 0)
             calls[name] = call + 1
             if isinstance(output, Tensor):

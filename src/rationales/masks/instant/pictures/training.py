@@ -12,7 +12,9 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,11 +61,12 @@ class PictureTrainSettings:
     validations: int = option(8, "number of validations on the held-out pictures")
     width: int = option(64, "width of the network")
     blocks: int = option(2, "blocks of the network")
+    workers: int = option(0, "threads that read and crop the pictures of later steps; 0: none")
     seed: int = option(0, "seed of the initial weights and of the order of the pictures")
 
     def __post_init__(self) -> None:
         positive = ("steps", "inputs", "learning_rate", "held_out", "validations", "width", "blocks")
-        check_settings(self, positive, ("minutes", "weight_decay"))
+        check_settings(self, positive, ("minutes", "weight_decay", "workers"))
         for name in ("warmup_share", "other_target_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 0 and less than 1, not {getattr(self, name)}")
@@ -120,7 +123,8 @@ def _description(
 ) -> str:
     """Hash of what a training depends on."""
     sources = [str(picture) if isinstance(picture, (str, Path)) else "array" for picture in pictures]
-    values = [image_fingerprint(batch), sources, asdict(settings), asdict(objective)]
+    result_settings = {name: value for name, value in asdict(settings).items() if name != "workers"}
+    values = [image_fingerprint(batch), sources, result_settings, asdict(objective)]
     return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
@@ -131,6 +135,15 @@ def _generator(seed: int, step: int) -> torch.Generator:
 def _batch(model: ImageModel, images: Sequence[Any], baseline: str, seed: int = 0) -> ImageBatch:
     single = replace(model, baselines=(baseline,))
     return single.batch(single.prepare(images), seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _StepPictures:
+    """The pictures of one step, its baseline, and the generator that its further random choices come from."""
+
+    model: ImageModel  # with the baseline of the step
+    encoded: Sequence[Any]
+    generator: torch.Generator
 
 
 @dataclass(eq=False)
@@ -153,6 +166,8 @@ class _PictureTraining:
     def __post_init__(self) -> None:
         self.start_time = time.monotonic()
         self.saved_time = self.start_time
+        # made once: a model measures the memory of a row and its preprocessing with its first batch
+        self.baseline_models = [replace(self.model, baselines=(name,)) for name in TRAINING_BASELINES]
 
     def run(
         self,
@@ -164,8 +179,26 @@ class _PictureTraining:
         weights = list(self.network.parameters())
         optimiser = torch.optim.AdamW(weights, weight_decay=self.settings.weight_decay)
         self._continue(state, optimiser)
+        with self._read_ahead() as step_pictures:
+            self._optimise(weights, optimiser, step_pictures, state, progress, on_validation)
+        if not self.best_state:
+            raise InputError("the training found no finite loss; lower learning_rate, or check the model's weights")
+        self.network.load_state_dict(self.best_state)
+        state.delete()
+        return {"steps": self.step, "best_step": self.best_step, "held_out_loss": round(self.best, 6)}
+
+    def _optimise(
+        self,
+        weights: list[torch.nn.Parameter],
+        optimiser: torch.optim.Optimizer,
+        step_pictures: Callable[[int], _StepPictures],
+        state: ProgressFile,
+        progress: Callable[[float], None] | None,
+        on_validation: Callable[[ValidationResult], None] | None,
+    ) -> None:
+        """Steps until the training is done."""
         while self._share_done() < 1:
-            gradients = torch.autograd.grad(self._loss(), weights, allow_unused=True)
+            gradients = torch.autograd.grad(self._loss(step_pictures(self.step)), weights, allow_unused=True)
             for parameter, gradient in zip(weights, gradients, strict=True):
                 parameter.grad = gradient
             torch.nn.utils.clip_grad_norm_(weights, 1.0)
@@ -180,18 +213,36 @@ class _PictureTraining:
                 self._validate(done, on_validation)
             if time.monotonic() - self.saved_time > SAVE_SECONDS and done < 1:
                 self._save(state, optimiser)
-        if not self.best_state:
-            raise InputError("the training found no finite loss; lower learning_rate, or check the model's weights")
-        self.network.load_state_dict(self.best_state)
-        state.delete()
-        return {"steps": self.step, "best_step": self.best_step, "held_out_loss": round(self.best, 6)}
 
-    def _loss(self) -> Tensor:
-        """Loss of the next step: mean of Eq. 8 over some pictures on one baseline, for the mask or at a drawn size."""
-        generator = _generator(self.settings.seed, self.step)
+    @contextmanager
+    def _read_ahead(self) -> Iterator[Callable[[int], _StepPictures]]:
+        """Context with a function from a step's number to its pictures; threads read those of the steps after it."""
+        if not self.settings.workers:
+            yield self._pictures_of
+            return
+        pending: dict[int, Future[_StepPictures]] = {}
+        with ThreadPoolExecutor(self.settings.workers) as pool:
+
+            def take(step: int) -> _StepPictures:
+                for number in range(step, step + 2 * self.settings.workers):
+                    if number not in pending:
+                        pending[number] = pool.submit(self._pictures_of, number)
+                return pending.pop(step).result()
+
+            yield take
+            pool.shutdown(cancel_futures=True)
+
+    def _pictures_of(self, step: int) -> _StepPictures:
+        generator = _generator(self.settings.seed, step)
         images = self.pictures.draw(self.settings.inputs, generator)
         number = int(torch.randint(len(TRAINING_BASELINES), (1,), generator=generator))
-        batch = _batch(self.model, images, TRAINING_BASELINES[number], self.settings.seed)
+        single = self.baseline_models[number]
+        return _StepPictures(single, single.prepare(images), generator)
+
+    def _loss(self, pictures: _StepPictures) -> Tensor:
+        """Loss of the next step: mean of Eq. 8 over some pictures on one baseline, for the mask or at a drawn size."""
+        # made here, since a batch may run the model, whose outputs are watched below
+        batch, generator = pictures.model.batch(pictures.encoded, self.settings.seed), pictures.generator
         explained: list[Tensor] = []
 
         def choose_target(logits: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from rationales.masks.instant.aml.masker import AmlCard, AmlMasker
 from rationales.masks.instant.aml.masking import MapProblem
 from rationales.masks.instant.aml.settings import AmlLosses
 from rationales.masks.instant.aml.training.network_stack import NetworkStack, stacked_losses
-from rationales.masks.instant.aml.training.training_run import SEARCH_TIME_SHARE, TrainingRun, load_weights, seeded
+from rationales.masks.instant.aml.training.training_run import SEARCH_TIME_SHARE, TrainingRun, seeded
 from rationales.masks.instant.aml.training.training_texts import TextGroup, TrainingTexts
 from rationales.masks.instant.aml.training.weight_search import WeightTrial, best_trial, suggest, with_weights
 
@@ -26,20 +27,31 @@ STEP_TOKENS = 50_000  # of all networks, in a training step
 VALIDATION_TOKENS = 200_000  # of all networks, in a pass without gradients
 
 
+@dataclass(frozen=True)
+class FinalTraining:
+    """A network that is trained for a metric, with the weights of its best trial (rank 0) or of the next best."""
+
+    metric: str
+    rank: int
+    losses: AmlLosses
+
+    @property
+    def key(self) -> str:
+        """Name in the state of a training."""
+        return f"{self.metric}/{self.rank}"
+
+
 def train_maskers_together(run: TrainingRun, card: AmlCard) -> dict[str, AmlMasker]:
     """Metric -> its masker: what `TrainingRun.masker_for` gives, with the networks of all metrics side by side."""
-    losses = _search(run) if run.settings.trials else dict.fromkeys(run.metrics, run.losses)
-    weights, figures = _train(run, losses)
-    maskers = {}
-    for metric in run.metrics:
-        network = run.new_network(losses[metric])
-        load_weights(network, weights[metric])
-        maskers[metric] = run.trained_masker(network, losses[metric], metric, figures[metric], card)
-    return maskers
+    if run.settings.trials and not run.state.values.get("ended_searches"):
+        _search(run)
+        run.state.values["ended_searches"] = list(run.metrics)
+    _train(run)
+    return {metric: run.trained_masker(metric, card) for metric in run.metrics}
 
 
-def _search(run: TrainingRun) -> dict[str, AmlLosses]:
-    """Metric -> the losses with the best weights; every round trains the next trials of all metrics."""
+def _search(run: TrainingRun) -> None:
+    """The trials of all metrics; every round trains the next ones of each."""
     settings = run.settings
     limit = 60 * settings.minutes * SEARCH_TIME_SHARE
     shared = run.sampler == "random"  # one search for all metrics
@@ -76,12 +88,6 @@ def _search(run: TrainingRun) -> dict[str, AmlLosses]:
         run.state.write()
         for metric, number, value, best in reports:
             run.report("search", metric, number, settings.trials, math.nan, value, best, run.trial_cost)
-    return {
-        metric: with_weights(
-            run.losses, best_trial([WeightTrial(**item) for item in run.trials_of(metric)], metric).weights
-        )
-        for metric in run.metrics
-    }
 
 
 def _run_trials(
@@ -103,53 +109,52 @@ def _run_trials(
     return values
 
 
-def _train(
-    run: TrainingRun, losses: Mapping[str, AmlLosses]
-) -> tuple[dict[str, dict[str, Tensor]], dict[str, dict[str, Any]]]:
-    """Metric -> the weights of the best checkpoint, and figures of the training."""
-    weights: dict[str, dict[str, Tensor]] = {}
-    figures: dict[str, dict[str, Any]] = {}
+def _train(run: TrainingRun) -> None:
+    """Train the networks of all metrics: those of the best trials first, as many at once as memory allows."""
     at_once = _networks_at_once(run, run.training)
-    for begin in range(0, len(run.metrics), at_once):
-        metrics = run.metrics[begin : begin + at_once]
-        finished: dict[str, Any] = run.state.values.setdefault("finished", {})
-        if all(metric in finished for metric in metrics):
-            weights |= {metric: run.state.kept(metric) for metric in metrics}
-            figures |= {metric: finished[metric] for metric in metrics}
-            run.done += len(metrics) * run.settings.epochs
-            continue
-        best, histories = _train_group(run, metrics, [losses[metric] for metric in metrics])
-        for metric in metrics:
-            finished[metric] = figures[metric] = histories[metric]
-            weights[metric] = best[metric]
-            run.state.keep(metric, best[metric])
-    return weights, figures
+    while True:
+        candidates = {metric: run.finalists(metric) for metric in run.metrics}
+        ended = {metric: len(run.ended_trainings(metric)) for metric in run.metrics}
+        pending = [
+            FinalTraining(metric, rank, losses)
+            for rank in range(run.settings.finalists)
+            for metric, lines in candidates.items()
+            for losses in lines[rank : rank + 1]
+            if rank >= ended[metric] and not (rank and run.late())
+        ]
+        if not pending:
+            return
+        trainings = pending[:at_once]
+        best, figures = _train_group(run, trainings)
+        for training in trainings:
+            run.end_training(training.metric, training.losses, figures[training.key], best[training.key])
 
 
 def _train_group(
-    run: TrainingRun, metrics: Sequence[str], losses: Sequence[AmlLosses]
+    run: TrainingRun, trainings: Sequence[FinalTraining]
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, dict[str, Any]]]:
-    """Train a network for each of these metrics; each stops on its own, and keeps its own best checkpoint."""
-    settings = run.settings
-    stack = NetworkStack(run.new_network(run.losses), len(metrics))
+    """Key -> the weights of the best checkpoint, and figures of the training; each stops on its own."""
+    settings, losses = run.settings, [training.losses for training in trainings]
+    stack = NetworkStack(run.new_network(run.losses), len(trainings))
     optimiser = _optimiser(run, stack)
     progress: dict[str, Any] = {"epoch": 0, "step": 0}
     marks: dict[str, dict[str, Any]] = {
-        metric: {"epoch": 0, "best_epoch": 0, "last_gain": 0, "best": None, "history": []} for metric in metrics
+        training.key: {"epoch": 0, "best_epoch": 0, "last_gain": 0, "best": None, "history": []}
+        for training in trainings
     }
-    best: dict[str, dict[str, Tensor]] = {metric: {} for metric in metrics}
+    best: dict[str, dict[str, Tensor]] = {training.key: {} for training in trainings}
     stored, best_weights = run.state.take_training(stack, optimiser)
     if stored:
         progress, marks = stored["progress"], stored["marks"]
-        best = {metric: _group(best_weights, metric) for metric in metrics}
-        run.done += len(metrics) * progress["epoch"]
+        best = {training.key: _group(best_weights, training.key) for training in trainings}
+        run.done += len(trainings) * progress["epoch"]
     steps = settings.epochs * max(1, _steps(run, run.training))
-    while progress["epoch"] < settings.epochs and not all(run.ends(marks[metric], metric) for metric in metrics):
+    while progress["epoch"] < settings.epochs and not all(run.ends(marks[item.key], item.metric) for item in trainings):
         epoch_losses = _epoch(run, stack, losses, run.training, optimiser, progress, steps)
-        values = _validate(run, stack, [(metric,) for metric in metrics])
+        values = _validate(run, stack, [(training.metric,) for training in trainings])
         reports: list[tuple[str, float, float, bool]] = []
-        for number, metric in enumerate(metrics):
-            mark = marks[metric]
+        for number, training in enumerate(trainings):
+            mark, metric = marks[training.key], training.metric
             if run.ends(mark, metric):
                 run.done += 1
                 continue
@@ -162,31 +167,31 @@ def _train_group(
             if improved:
                 mark |= {"best": value, "best_epoch": progress["epoch"]}
                 mark["last_gain"] = progress["epoch"] if gain > 0 else mark["last_gain"]
-                best[metric] = stack.weights_of(number)
+                best[training.key] = stack.weights_of(number)
             reports.append((metric, epoch_losses[number], value, improved))
         if run.state.path is not None:
-            flat = {f"{metric}.{name}": weight for metric, group in best.items() for name, weight in group.items()}
+            flat = {f"{key}.{name}": weight for key, group in best.items() for name, weight in group.items()}
             run.state.put_training(stack, optimiser, flat, {"progress": progress, "marks": marks})
         for metric, loss, value, improved in reports:
             run.report("training", metric, progress["epoch"], settings.epochs, loss, value, improved, 1.0)
-    run.done += len(metrics) * (settings.epochs - progress["epoch"])
+    run.done += len(trainings) * (settings.epochs - progress["epoch"])
     if not all(best.values()):
         raise InputError("the training found no finite metric; lower learning_rate, or check the model's weights")
     run.state.finish_training()
     figures = {
-        metric: {
+        key: {
             "epochs": mark["epoch"],
             "best_epoch": mark["best_epoch"],
             "value": round(mark["best"], 6),
             "history": mark["history"],
         }
-        for metric, mark in marks.items()
+        for key, mark in marks.items()
     }
     return best, figures
 
 
-def _group(weights: Mapping[str, Tensor], metric: str) -> dict[str, Tensor]:
-    start = f"{metric}."
+def _group(weights: Mapping[str, Tensor], key: str) -> dict[str, Tensor]:
+    start = f"{key}."
     return {name[len(start) :]: weight for name, weight in weights.items() if name.startswith(start)}
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from rationales.errors import DataError, InputError
 from rationales.masks.instant.aml.attribution_network import AttributionNetwork
 from rationales.masks.instant.aml.backbone import Backbone
-from rationales.masks.instant.aml.example_metrics import HIGHER_IS_BETTER
+from rationales.masks.instant.aml.example_metrics import HIGHER_IS_BETTER, unit_counts
 from rationales.masks.instant.aml.masker import AmlCard, AmlMasker, embedding_name
 from rationales.masks.instant.aml.masking import MapProblem, mask_token
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
@@ -27,6 +27,7 @@ from rationales.masks.instant.aml.training.weight_search import (
     WEIGHTS,
     WeightTrial,
     best_trial,
+    ranked_trials,
     run_search,
     sampler_name,
     with_weights,
@@ -81,32 +82,64 @@ class TrainingRun:
         self.trial_cost = settings.trial_epochs * share  # in epochs of the training
         stored = self.state.values.get("searches", {}).values()
         self.done = sum(len(trials) for trials in stored) * self.trial_cost
-        self.total = searches * settings.trials * self.trial_cost + len(self.metrics) * settings.epochs
+        trainings = len(self.metrics) * min(settings.finalists, max(1, settings.trials))
+        self.done += settings.epochs * sum(len(ended) for ended in self.state.values.get("trainings", {}).values())
+        self.total = searches * settings.trials * self.trial_cost + trainings * settings.epochs
 
     def masker_for(self, metric: str, card: AmlCard) -> AmlMasker:
         """Search the weights for a metric and train with them."""
-        losses = self._search(metric) if self.settings.trials else self.losses
-        finished: dict[str, Any] = self.state.values.setdefault("finished", {})
-        network = self.new_network(losses)
-        if metric in finished:
-            figures = finished[metric]
-            self.done += self.settings.epochs
-            load_weights(network, self.state.kept(metric))
-        else:
+        if self.settings.trials:
+            self._search(metric)
+        for rank in range(len(self.ended_trainings(metric)), len(self.finalists(metric))):
+            if rank and self.late():
+                break
+            losses = self.finalists(metric)[rank]
+            network = self.new_network(losses)
             figures = self._train(network, losses, self.training, self.settings.epochs, metric, self.state)
-            finished[metric] = figures
-            self.state.keep(metric, trained_state(network))
-        return self.trained_masker(network, losses, metric, figures, card)
+            self.end_training(metric, losses, figures, trained_state(network))
+        return self.trained_masker(metric, card)
 
-    def trained_masker(
-        self, network: AttributionNetwork, losses: AmlLosses, metric: str, figures: dict[str, Any], card: AmlCard
-    ) -> AmlMasker:
-        """The masker of a trained network, with the figures of its training in its card."""
-        training = card.training | figures | {"metric": metric, "search": self.sampler, "seed": self.settings.seed}
-        training["settings"] = asdict(self.settings)
-        trials = self.trials_of(metric)
-        training["trials"] = len(trials)
+    def finalists(self, metric: str) -> list[AmlLosses]:
+        """The losses that networks are trained with: the weights of the best trials, or those of the settings."""
+        trials = ranked_trials([WeightTrial(**values) for values in self.trials_of(metric)], metric)
+        best = trials[: self.settings.finalists]
+        return [with_weights(self.losses, trial.weights) for trial in best] or [self.losses]
+
+    def ended_trainings(self, metric: str) -> list[dict[str, Any]]:
+        """Weights and figures of the networks that were trained for a metric."""
+        ended: dict[str, list[dict[str, Any]]] = self.state.values.setdefault("trainings", {})
+        return ended.setdefault(metric, [])
+
+    def end_training(self, metric: str, losses: AmlLosses, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
+        """Store a training that has ended, and the network's weights if it is the best one for the metric so far."""
+        ended = self.ended_trainings(metric)
+        sign = 1 if HIGHER_IS_BETTER[metric] else -1
+        is_best = all(sign * figures["value"] > sign * other["value"] for other in ended)
+        ended.append({"weights": {name: getattr(losses, name) for name in WEIGHTS}} | figures)
+        if is_best:
+            self.state.keep(metric, weights)
+        else:
+            self.state.write()
+
+    def trained_masker(self, metric: str, card: AmlCard) -> AmlMasker:
+        """The masker of the best training for a metric, with the figures of search and training in its card."""
+        trainings, trials = self.ended_trainings(metric), self.trials_of(metric)
+        best = best_training(trainings, metric)
+        losses = with_weights(self.losses, best["weights"])
+        network = self.new_network(losses)
+        load_weights(network, self.state.kept(metric))
         network = network.requires_grad_(False).eval()
+        training = card.training | {name: value for name, value in best.items() if name != "weights"}
+        training |= {"metric": metric, "search": self.sampler, "seed": self.settings.seed, "trials": len(trials)}
+        training |= {
+            "random_value": round(self.validation.random_value(metric), 6),
+            "maps": self._map_statistics(network, losses),
+            "tried_weights": [
+                {"weights": trial["weights"], "value": round(trial["metrics"][metric], 6)} for trial in trials
+            ],
+            "trainings": trainings,
+            "settings": asdict(self.settings),
+        }
         backbone = replace(self.backbone, encoder=network.encoder)
         return AmlMasker(network, backbone, replace(card, losses=losses, training=training))
 
@@ -114,10 +147,10 @@ class TrainingRun:
         searches: dict[str, list[dict[str, Any]]] = self.state.values.setdefault("searches", {})
         return searches.setdefault("all" if self.sampler == "random" else metric, [])
 
-    def _search(self, metric: str) -> AmlLosses:
-        chosen: dict[str, dict[str, float]] = self.state.values.setdefault("weights", {})
-        if metric in chosen:  # in a training that goes on, even if a time limit ended the search
-            return with_weights(self.losses, chosen[metric])
+    def _search(self, metric: str) -> None:
+        ended: list[str] = self.state.values.setdefault("ended_searches", [])
+        if metric in ended:  # in a training that goes on, even if a time limit ended the search
+            return
         stored = self.trials_of(metric)
         trials = [WeightTrial(**values) for values in stored]
         measured = self.metrics if self.sampler == "random" else (metric,)
@@ -135,12 +168,11 @@ class TrainingRun:
             value = trial.metrics[metric]
             self.report("search", metric, len(trials), self.settings.trials, math.nan, value, best, self.trial_cost)
 
-        losses = run_search(
+        run_search(
             self.losses, metric, self.settings.trials, run_trial, sampler=self.sampler, seed=self.settings.seed,
             trials=trials, stop=lambda: bool(limit) and time.monotonic() - self.start_time > limit, on_trial=on_trial,
         )  # fmt: skip
-        chosen[metric] = {name: getattr(losses, name) for name in WEIGHTS}
-        return losses
+        ended.append(metric)
 
     def new_network(self, losses: AmlLosses) -> AttributionNetwork:
         """A network with the backbone's weights and a new head, drawn on the CPU: a seed means the same anywhere."""
@@ -243,12 +275,30 @@ class TrainingRun:
                 values.append(group.measure(maps, metric))
         return float(torch.cat(values).mean())
 
+    def _map_statistics(self, network: AttributionNetwork, losses: AmlLosses) -> dict[str, float]:
+        """Of the validation texts the mean score, and the mean distance of a text's highest score from its lowest."""
+        means, ranges = list[Tensor](), list[Tensor]()
+        with torch.no_grad():
+            for group in self.validation.groups():
+                problem = group.problem(losses, network.mask_vector)
+                maps = group.bucket.batch.fit(partial(network, group.windows, problem.y, losses.merge))
+                counts = unit_counts(group.bucket.batch)
+                real = torch.arange(maps.shape[1], device=maps.device) < counts[:, None]
+                means.append((maps * real).sum(1) / counts)
+                ranges.append(maps.masked_fill(~real, 0).amax(1) - maps.masked_fill(~real, 1).amin(1))
+        return {
+            "mean_score": round(float(torch.cat(means).mean()), 6),
+            "score_range": round(float(torch.cat(ranges).mean()), 6),
+        }
+
+    def late(self) -> bool:
+        """Whether the time limit has passed."""
+        return bool(self.settings.minutes) and time.monotonic() - self.start_time > 60 * self.settings.minutes
+
     def ends(self, values: dict[str, Any], metric: str) -> bool:
         """Whether the training stops early: for lack of progress, or of time."""
-        settings = self.settings
-        late = bool(settings.minutes) and time.monotonic() - self.start_time > 60 * settings.minutes
         waited = values["epoch"] - values["last_gain"]
-        return bool(metric) and values["epoch"] > 0 and (late or 0 < settings.patience <= waited)
+        return bool(metric) and values["epoch"] > 0 and (self.late() or 0 < self.settings.patience <= waited)
 
     def report(
         self, phase: str, metric: str, number: int, total: int, loss: float, value: float, best: bool, cost: float
@@ -270,6 +320,12 @@ def _backward(
     values = problem.losses(network(group.windows, problem.y, losses.merge), losses, step)
     torch.autograd.backward(values.mean())
     return values.detach()
+
+
+def best_training(trainings: Sequence[dict[str, Any]], metric: str) -> dict[str, Any]:
+    """The training with the best value; the first of equal ones."""
+    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    return max(trainings, key=lambda training: sign * training["value"])
 
 
 def load_weights(network: AttributionNetwork, weights: dict[str, Tensor]) -> None:

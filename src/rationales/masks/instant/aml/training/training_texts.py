@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rationales.errors import InputError
 from rationales.masks.instant.aml.backbone import Backbone
-from rationales.masks.instant.aml.example_metrics import measure_examples
+from rationales.masks.instant.aml.example_metrics import measure_examples, unit_counts
 from rationales.masks.instant.aml.masking import MapProblem
 from rationales.masks.instant.aml.settings import AmlLosses
 from rationales.masks.instant.aml.unit_alignment import BackboneRows, read_windows
@@ -18,6 +18,8 @@ from rationales.masks.instant.distillation import draw_targets
 from rationales.masks.instant.length_buckets import LengthBucket, LengthBuckets
 from rationales.models.text.model import TextModel
 from rationales.models.text.tokens import TextInput
+
+RANDOM_DRAWS = 5  # maps of random scores for each text
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,7 @@ class TrainingTexts:
     backbone: Backbone
     seed: int
     known: dict[int, TextGroup] = field(default_factory=dict)
+    random_values: dict[str, float] = field(default_factory=dict)  # by metric
 
     def __post_init__(self) -> None:
         self.buckets = LengthBuckets(self.model, self.sources, self.seed)
@@ -78,6 +81,19 @@ class TrainingTexts:
     def steps(self, inputs: int, tokens: int) -> int:
         """Number of groups of `random_groups`, up to the packing of unequal lengths."""
         return sum(1 for _ in self.buckets.random_groups(inputs, tokens, torch.Generator().manual_seed(0)))
+
+    def random_value(self, metric: str) -> float:
+        """Mean of the metric over the texts and some maps of random scores; a function of the seed."""
+        if metric in self.random_values:
+            return self.random_values[metric]
+        generator, values = torch.Generator().manual_seed(self.seed), list[Tensor]()
+        for group in self.groups():
+            batch = group.bucket.batch
+            shape = (RANDOM_DRAWS, batch.inputs, int(unit_counts(batch).max()))
+            maps = torch.rand(shape, generator=generator).to(batch.device)
+            values.append(group.measure_many(maps, metric).mean(0))
+        self.random_values[metric] = float(torch.cat(values).mean())
+        return self.random_values[metric]
 
     def _whole_bucket(self, bucket: LengthBucket) -> TextGroup:
         if id(bucket) not in self.known:

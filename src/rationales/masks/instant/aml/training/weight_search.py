@@ -57,6 +57,12 @@ def best_trial(trials: Sequence[WeightTrial], metric: str) -> WeightTrial:
     return max(trials, key=lambda trial: sign * trial.metrics[metric])
 
 
+def ranked_trials(trials: Sequence[WeightTrial], metric: str) -> list[WeightTrial]:
+    """The trials from the best metric to the worst; equal ones in the order in which they were made."""
+    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    return sorted(trials, key=lambda trial: -sign * trial.metrics[metric])
+
+
 def with_weights(losses: AmlLosses, weights: Mapping[str, Any]) -> AmlLosses:
     """The losses with other weights; a weight of 0 stays 0, so that a loss that is switched off is not searched."""
     changes: dict[str, Any] = {name: float(value) for name, value in weights.items() if getattr(losses, name)}
