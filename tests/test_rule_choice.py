@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
+from families import tokenizer_of
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -13,7 +17,7 @@ import rationales
 from rationales.masks import sizes
 from rationales.models.image.loading import from_module
 from rationales.pipeline import selection
-from rationales.pipeline.selection import SUFFICIENT, choose_rules
+from rationales.pipeline.selection import LARGEST_SHARE, MIN_CAPPED_UNITS, SUFFICIENT, choose_rules
 from rationales.rationale import Rule, by_label
 
 SIDE = 12
@@ -76,6 +80,58 @@ def test_every_way_of_asking_equals_the_definition(batch, rules, all_at_once, co
         assert np.array_equal(choice.selected[number], rule.select(scores[number].numpy()))
         assert torch.allclose(choice.rationale[number], alone, atol=1e-6)
         assert torch.allclose(choice.complement[number], complement, atol=1e-6)
+    if complements_later:
+        assert choice.row_outputs is None
+        return
+    predictions = torch.stack([choice.rationale, choice.complement])  # the means over an input's rows
+    means = batch.pool(choice.row_outputs[..., None]).mean(-2).squeeze(-1)
+    assert torch.allclose(means, predictions.gather(-1, target.expand(2, -1)[..., None]).squeeze(-1), atol=1e-6)
+
+
+class EveryWord(nn.Module):
+    """A classifier that is the surer the more words are kept: nine tenths of "yes" need more than 85 %."""
+
+    strength = 4.0
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self.embeddings = nn.Embedding(len(tokenizer), 1)
+        nn.init.ones_(self.embeddings.weight)
+        self.config = SimpleNamespace(id2label={0: "no", 1: "yes"}, num_labels=2, problem_type=None)
+
+    def get_input_embeddings(self):
+        return self.embeddings
+
+    def forward(self, input_ids, attention_mask):
+        kept = (self.embeddings(input_ids)[..., 0] * attention_mask).sum(1) / attention_mask.sum(1)
+        logit = self.strength * (kept - 0.5)
+        return torch.stack([-logit, logit], -1) / 2
+
+
+@pytest.mark.parametrize("words", [20, 6])
+def test_nearly_all_of_a_text_is_no_sufficient_rationale_unless_it_is_short(words):
+    tokenizer = tokenizer_of("bert")
+    module = EveryWord(tokenizer)
+    special = torch.tensor(tokenizer.all_special_ids)
+    model = rationales.load(module, tokenizer, baseline=torch.zeros(1))
+    with torch.no_grad():
+        module.embeddings.weight[special] = 0.5  # neither kept nor replaced
+    batch = model.batch(model.encode([model.read(" ".join(["boat"] * words), None)]))
+    scores, full, target = [torch.linspace(1, 0.05, words)], batch.predict(), torch.tensor([1])
+    rules = tuple(Rule(threshold=threshold) for threshold in (0.5, 0.4, 0.3, 0.25, 0.01))
+    choice = choose_rules(batch, rules, scores, target, full)
+    shares, losses = [], []
+    for rule in rules:
+        keep = torch.from_numpy(rule.select(scores[0].numpy())).float()[None]
+        kept, left = (float(batch.predict(side)[0, 1]) for side in (keep, 1 - keep))
+        shares.append(float(keep.mean()))
+        losses.append(-math.log(kept) - math.log(1 - left) + shares[-1] ** 2)
+        assert (kept >= SUFFICIENT * float(full[0, 1])) == (shares[-1] > LARGEST_SHARE)
+    if words < MIN_CAPPED_UNITS:
+        assert choice.rules == [next(rule for rule, share in zip(rules, shares, strict=True) if share > LARGEST_SHARE)]
+    else:
+        assert choice.rules == [rules[int(np.argmin(losses))]]
+        assert choice.selected[0].mean() <= LARGEST_SHARE
 
 
 def test_sizes_tried_together_equal_sizes_tried_by_themselves(monkeypatch):
@@ -122,3 +178,26 @@ def test_images_prepared_in_threads_are_the_same(monkeypatch):
     together = model.prepare(sources)
     assert [image.source for image in together] == sources
     assert all(torch.equal(*pair) for pair in zip((i.pixels for i in alone), (i.pixels for i in together), strict=True))
+
+
+@pytest.mark.parametrize(("rows", "sizes_of_groups"), [(1, [4]), (4, [4]), (5, [1, 3])])
+def test_on_a_gpu_all_rules_go_through_a_small_pass_together(rows, sizes_of_groups):
+    """Four rules of four rows are 32 rows with the complements, of five rows 40."""
+    on_gpu = SimpleNamespace(device=SimpleNamespace(type="cuda"), size=(rows, SIDE**2))
+    groups = list(selection._groups(SHARES, on_gpu))
+    assert [len(group) for group in groups] == sizes_of_groups
+    assert [rule for group in groups for rule in group] == list(SHARES)
+
+
+def test_a_choice_from_one_pass_is_that_from_several(batch, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    scores = list(torch.rand((batch.inputs, SIDE**2), generator=generator))
+    full = batch.predict()
+    target = full.argmax(-1)
+    expected = choose_rules(batch, SHARES, scores, target, full)
+    monkeypatch.setattr(selection, "_groups", lambda rules, batch: [rules])
+    actual = choose_rules(batch, SHARES, scores, target, full)
+    assert actual.rules == expected.rules
+    assert all(map(np.array_equal, actual.selected, expected.selected))
+    torch.testing.assert_close(actual.rationale, expected.rationale)
+    torch.testing.assert_close(actual.complement, expected.complement)

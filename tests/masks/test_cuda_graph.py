@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
 from families import tiny
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import rationales
 from rationales.masks import objective, steps
@@ -59,6 +60,46 @@ def test_replays_are_counted_as_passes_and_the_recording_is_not(monkeypatch):
     assert (passes.forward, passes.backward) == (7 * rows, 7 * rows)
 
 
+class NothingComputed(TorchDispatchMode):
+    """Every result is NaN, as memory may be to which a recording has written nothing."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        given = {value.untyped_storage().data_ptr() for value in args if isinstance(value, torch.Tensor)}
+        new = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in given  # no view
+        if new and result.is_floating_point():
+            result.fill_(torch.nan)
+        return result
+
+
+def test_a_recording_that_fails_leaves_nothing_behind(monkeypatch):
+    """What a batch computes once and keeps must not come from a recording, in which nothing is computed."""
+
+    @contextmanager
+    def failing_graph(_graph):
+        with NothingComputed():
+            yield
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", failing_graph)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    settings = DEFAULT.on(None)
+    states = []
+    for records in (False, True):
+        model, batch, target = problem()
+        with model.frozen():
+            state = OptimizerState.start(batch, settings, None).copy()
+            runner = StepRunner(Problem.of(batch, target, settings), cost=1)
+            if records:
+                runner.can_record, runner.warmup_done = True, steps.WARMUP_STEPS
+            states.append(runner.run(state, count=2, remaining=steps.MIN_STEPS))
+        assert runner.graph is None
+    plain, after_failure = states
+    assert torch.equal(plain.w_mean, after_failure.w_mean)
+    assert plain.w_mean.abs().max() > 0
+
+
 @pytest.mark.gpu
 class TestOnACard:
     settings = MaskSettings(**{**DEFAULT.__dict__, "precision": "full", "stop": "steps"})
@@ -104,3 +145,18 @@ class TestOnACard:
         output = self.run(batch, model, target, 10**9, monkeypatch)
         assert torch.isfinite(output).all()
         assert torch.allclose(output, self.run(batch, model, target, 0, monkeypatch), atol=1e-4)
+
+    def test_scores_do_not_depend_on_what_was_in_memory_before(self, monkeypatch):
+        """A recorded step gets memory of its own from the device, with whatever an earlier use left there."""
+        keeps = []
+        for value in (0.0, float("nan"), float("inf")):
+            model, batch, target = problem("cuda")
+            settings = MaskSettings(**{**DEFAULT.__dict__, "stop": "steps"})
+            StepRunner.recorded_kinds.add((type(batch), *map(type, batch.modules)))  # no step before the recording
+            leftover = torch.full((2**28,), value, device="cuda")
+            del leftover
+            torch.cuda.empty_cache()
+            with model.frozen():
+                keeps.append(optimize(batch, target, settings).keep)
+        assert all(torch.isfinite(keep).all() for keep in keeps)
+        assert all(torch.equal(keep, keeps[0]) for keep in keeps)

@@ -16,7 +16,7 @@ from methods.keyword import KeywordModel, keyword_model
 import rationales
 from rationales.masks.postprocess import SHRINK_STRENGTH, final_scores, grey_closing, unit_order
 from rationales.masks.settings import DEFAULT, ONE_MASK, replace
-from rationales.masks.sizes import SIZES, best_size, size_candidates
+from rationales.masks.sizes import LOSS_SLACK, MIN_SIZE, SIZES, SizeProbabilities, best_size, size_candidates
 from rationales.models.text.tokens import TextInput
 
 SHORT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
@@ -93,6 +93,22 @@ class TestSize:
         actual = final_scores(z, batch, target, DEFAULT)[0] > 0.5
         assert float(best_size(unit_order(z, batch, DEFAULT), batch, target, DEFAULT).size[0]) >= 0.69
         assert not actual[BRIDGE]
+
+    def test_where_nothing_suffices_and_more_words_help_little_it_stays_small(self, model):
+        """As in a model that drifts to its prior when words are replaced: the least loss, not what gives most."""
+        batch, z, target = ready(model, SHORT, joke=5.0)
+        kept = torch.linspace(0.6, 0.7, len(SIZES))[:, None]
+        left = torch.full((len(SIZES), 1), 0.4)
+        left[0] = 0.9
+        probabilities = SizeProbabilities(kept, left, torch.tensor([0.95]), torch.tensor([0.5]))
+        choice = best_size(unit_order(z, batch, DEFAULT), batch, target, DEFAULT, probabilities)
+        losses = [
+            -math.log(alone) - math.log(1 - max(complement, 0.5)) + max(size, 1 / len(WORDS)) ** 2
+            for alone, complement, size in zip(kept[:, 0].tolist(), left[:, 0].tolist(), SIZES, strict=True)
+        ]
+        smallest = next(size for size, loss in zip(SIZES, losses, strict=True) if loss <= min(losses) + LOSS_SLACK)
+        assert float(choice.size[0]) == pytest.approx(max(smallest, MIN_SIZE))
+        assert not choice.sufficient
 
     def test_scores_keep_the_order(self, model):
         batch, z, target = ready(model, LONG, joke=5.0, bridge=3.0, laughed=1.0)

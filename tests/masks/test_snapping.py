@@ -13,7 +13,8 @@ from reference import phrases
 
 import rationales
 from rationales.masks.objective import complement_term, squeeze, sufficiency_term
-from rationales.masks.snapping import MAX_CHANGES, EdgeChange, _LossQuery, edge_changes
+from rationales.masks.sizes import LOSS_SLACK
+from rationales.masks.snapping import MAX_CHANGES, EdgeChange, _largest_prefixes, _LossQuery, edge_changes
 from rationales.models.batch.execution import counted_passes
 from rationales.models.text.units import cuts, words
 from rationales.rationale import Rationale
@@ -238,6 +239,45 @@ class TestLosses:
             len(tried) * int((batch.rows.input == number).sum()) for number, tried in enumerate(selections)
         )
         assert passes.forward < whole_inputs / 2, "segments that a change leaves as they are run once"
+
+    def test_known_outputs_of_the_unchanged_are_not_computed_again(self, batch):
+        unchanged = [np.arange(len(values)) % 3 == 0 for values in batch.gather(batch.zeros())]
+        target, full = torch.tensor([0, 1, 0]), batch.predict()
+        changed = [[selected, EdgeChange(1, 1, True).apply(selected)] for selected in unchanged]
+        query = _LossQuery.of(batch, target, full, unchanged)
+        losses = query.losses(changed)
+        with counted_passes() as passes:
+            again = _LossQuery.of(batch, target, full, unchanged, query.unchanged_outputs).losses(changed)
+        assert passes.forward == 2 * len(unchanged), "both sides of the first segment of each text"
+        np.testing.assert_allclose(again, losses, rtol=1e-5)
+
+    def test_as_many_changes_together_as_the_loss_allows(self):
+        """Against all prefixes tried together, on losses that a table gives."""
+        rng = np.random.default_rng(1)
+        initial = [np.zeros(40, dtype=bool) for _ in range(30)]
+        changes = [[EdgeChange(4 * k, 4 * k + 1, True) for k in range(rng.integers(0, 9))] for _ in initial]
+        rises = rng.uniform(0, 2 * LOSS_SLACK, 41)  # by the number of selected units
+
+        class Table:
+            calls = 0
+
+            def losses(self, selections):
+                Table.calls += sum(len(tried) - 1 for tried in selections)
+                return [
+                    np.array([rises[selected.sum()] * bool(selected.any()) for selected in tried])
+                    if len(tried) > 1
+                    else np.zeros(len(tried))
+                    for tried in selections
+                ]
+
+        results = _largest_prefixes(Table(), initial, changes)
+        eager = 0
+        for listed, result in zip(changes, results, strict=True):
+            sizes = [len(listed) >> halvings for halvings in range(len(listed).bit_length())]
+            eager += len(sizes) if len(sizes) > 1 else 0
+            fitting = [size for size in sizes if size == 1 or rises[2 * size] <= LOSS_SLACK]
+            assert result.sum() == 2 * (fitting[0] if fitting else 0)
+        assert Table.calls < eager
 
     @staticmethod
     def literal_loss(batch, target, full, number, selected, unchanged):

@@ -20,15 +20,16 @@ from rationales.models.text.tokens import TextInput
 
 SETTINGS = {
     "default": DEFAULT,
+    "three draws": replace(DEFAULT, draws=3),
     "clauses": CLAUSES,
-    "with the mask itself": replace(DEFAULT, field="gaussian", mask_weight=0.5),
+    "with the mask itself": replace(DEFAULT, field="gaussian", mask_weight=0.5, draws=2),
 }
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("cost", [1, 200, 10**6])
 def test_equals_single_steps(name, cost, monkeypatch):
-    monkeypatch.setattr(warmup, "SUFFICIENT_COST", cost)
+    monkeypatch.setattr(warmup, "SUFFICIENT_COST", {"cpu": cost})
     model, batch = batch_of(TEXTS)
     settings = replace(SETTINGS[name], warmup_steps=5, steps=15).on(None)
     with model.frozen():
@@ -40,6 +41,18 @@ def test_equals_single_steps(name, cost, monkeypatch):
         actual = warmup.collect_warmup(problem, start)
     for spec in fields(OptimizerState):
         torch.testing.assert_close(getattr(actual, spec.name), getattr(expected, spec.name), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_after_the_warm_up_a_step_is_one_of_adam(name):
+    model, batch = batch_of(TEXTS)
+    settings = replace(SETTINGS[name], warmup_steps=2, steps=9).on(None)
+    with model.frozen():
+        problem = Problem.of(batch, torch.tensor([0, 1, 0]), settings)
+        state = warmup.collect_warmup(problem, OptimizerState.start(batch, settings))
+        with_warmup, without = (step(problem, step(problem, state, flag), flag) for flag in (False, True))
+    for spec in fields(OptimizerState):
+        torch.testing.assert_close(getattr(without, spec.name), getattr(with_warmup, spec.name))
 
 
 @pytest.mark.parametrize("views", ["turn", "all"])
@@ -153,3 +166,19 @@ class TestCopyOnACpu:
         single = rationales.load(module, tokenizer)
         plain = single.batch(single.encode([TextInput("a good film")]))
         assert fast_precision(plain, replace(DEFAULT, precision="full"))[0] is plain
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("draws", [1, 3])
+def test_on_a_card_one_pass_is_the_steps(draws, monkeypatch):
+    from masks.test_cuda_graph import problem as tiny_problem
+
+    model, batch, target = tiny_problem("cuda")
+    settings = replace(DEFAULT, precision="full", draws=draws, steps=12)
+    results = []
+    for cost in (0, 2**15):  # step by step, and at once
+        monkeypatch.setitem(warmup.SUFFICIENT_COST, "cuda", cost)
+        with model.frozen():
+            assert warmup.collects_at_once(batch, settings.on(None)) == (cost > 0)
+            results.append(optimize(batch, target, settings).field)
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)

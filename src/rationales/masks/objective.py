@@ -8,6 +8,7 @@ highest value.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, log2
 
 import torch
@@ -23,28 +24,51 @@ from rationales.models.classes import Head, explained_output
 
 LOWEST, HIGHEST = 0.05, 0.95
 GOLDEN = 0.6180339887498949  # fractional parts of its multiples cover [0, 1] evenly from the start
-LEVEL_PURPOSE = 3  # key of this random stream, so that no random number is used twice
+FLIP_PURPOSE, NOISE_PURPOSE, LEVEL_PURPOSE = 1, 2, 3  # keys of random streams, so that no number is used twice
 BISECTIONS = 16  # of the interval that contains the threshold of a mask
-POINTS = {"cuda": 15}  # points evaluated at once, by device; 1 elsewhere. On a GPU the launch costs more than the sum
+# Points evaluated at once, by device; 1 elsewhere. On a GPU a launch costs more than the sum; more points where all of
+# them together have few values.
+POINTS, MANY_POINTS, FEW_VALUES = {"cuda": 15}, {"cuda": 255}, 2**24
 AREA_START, AREA_RAMP = 1e-4, 0.5  # share of the area's weight in the first step; share of the steps in which it grows
 MIN_DEVIATION = 1e-4  # smallest standard deviation of a field that is divided by
 
 
-def draw_levels(batch: Batch, step: Tensor, level_power: float = 1.0) -> Tensor:
-    """(groups,): level of every input and view at step `step` (M,), evenly spread over steps and views."""
-    group = row_groups(batch)
-    row_index = torch.arange(len(group), device=group.device)
-    first_row = torch.full((batch.inputs * batch.views,), len(group), device=group.device)
-    first_row = first_row.scatter_reduce(0, group, row_index, "amin")
-    first_mask = batch.rows.mask[first_row]
-    key = batch.rows.key[first_row]
-    number = step[first_mask] * batch.views + batch.rows.view[first_row]
-    position = uniform(fold(key, LEVEL_PURPOSE), 1)[:, 0] + GOLDEN * number.double()
+@dataclass(frozen=True, eq=False)
+class RandomKeys:
+    """Keys of a batch's random streams, which are the same in all steps."""
+
+    first_mask: Tensor  # (groups,) the mask of each input's first row under each view
+    first_view: Tensor  # (groups,)
+    level: Tensor  # (groups,) numbers in (0, 1) that the sequences of levels begin with
+    flips: Tensor  # (M,)
+    noise: Tensor  # (S,)
+
+    @classmethod
+    def of(cls, batch: Batch) -> RandomKeys:
+        group = row_groups(batch)
+        row_index = torch.arange(len(group), device=group.device)
+        first_row = torch.full((batch.inputs * batch.views,), len(group), device=group.device)
+        first_row = first_row.scatter_reduce(0, group, row_index, "amin")
+        key = batch.rows.key
+        return cls(
+            first_mask=batch.rows.mask[first_row],
+            first_view=batch.rows.view[first_row],
+            level=uniform(fold(key[first_row], LEVEL_PURPOSE), 1)[:, 0],
+            flips=fold(mask_rows(key, batch), FLIP_PURPOSE),
+            noise=fold(key, NOISE_PURPOSE),
+        )
+
+
+def draw_levels(batch: Batch, draw: Tensor, level_power: float = 1.0, keys: RandomKeys | None = None) -> Tensor:
+    """(..., groups): level of every input and view in the draws `draw` (..., M), evenly spread over draws and views."""
+    keys = keys or RandomKeys.of(batch)
+    number = draw[..., keys.first_mask] * batch.views + keys.first_view
+    position = keys.level + GOLDEN * number.double()
     return (LOWEST + (HIGHEST - LOWEST) * torch.frac(position) ** level_power).to(batch.dtype)
 
 
 def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
-    """(S, n): keep = sigmoid((z - q) / tau), with q such that each input's mean keep is its `level` (groups,).
+    """(..., S, n): keep = sigmoid((z - q) / tau), with q such that an input's mean keep is its `level` (..., groups).
 
     z: (M, n). tau is `softness` times the standard deviation of z over the input's units. The result does not
     depend on the offset and scale of z. The gradient goes through q, but not through tau.
@@ -55,12 +79,13 @@ def at_level(z: Tensor, batch: Batch, level: Tensor, softness: float) -> Tensor:
         q, deviation = edge(z, batch, level, softness)
         inverse_softness = 1 / (softness * deviation)[group][:, None]
         constant_values = torch.where(real, values, 0.0)
-        kept = torch.sigmoid((constant_values - q[group][:, None]) * inverse_softness)
+        kept = torch.sigmoid((constant_values - q[..., group, None]) * inverse_softness)
         derivative = kept * (1 - kept) * batch.unit_weights()
-        derivative_share = derivative / _sum_by_group(derivative, group, len(level)).clamp(min=1e-12)[group][:, None]
+        total = _sum_by_group(derivative, group, level.shape[-1]).clamp(min=1e-12)
+        derivative_share = derivative / total[..., group, None]
     # implicit derivative of q: units at the edge of the mask move it
-    q_with_gradient = q + _sum_by_group(derivative_share * (values - constant_values) * real, group, len(level))
-    return torch.sigmoid((values - q_with_gradient[group][:, None]) * inverse_softness)
+    q_with_gradient = q + _sum_by_group(derivative_share * (values - constant_values) * real, group, level.shape[-1])
+    return torch.sigmoid((values - q_with_gradient[..., group, None]) * inverse_softness)
 
 
 def edge(z: Tensor, batch: Batch, level: Tensor, softness: float) -> tuple[Tensor, Tensor]:
@@ -93,6 +118,9 @@ def _crossing(
     group, weights = row_groups(batch), batch.unit_weights().to(values.dtype)[..., None]
     count = _sum_by_group(weights[..., 0], group, level.shape[-1])[:, None]
     points_at_once = POINTS.get(values.device.type, 1)
+    many_points = MANY_POINTS.get(values.device.type, 1)
+    if many_points * values.numel() * level[..., 0].numel() <= FEW_VALUES:
+        points_at_once = max(points_at_once, many_points)
     steps = torch.arange(points_at_once + 2, device=values.device, dtype=values.dtype) / (points_at_once + 1)
     scaled_values = (values * inverse_softness[group][:, None])[..., None]
     inverse_softness = inverse_softness[group][:, None, None]
@@ -125,8 +153,9 @@ def row_groups(batch: Batch) -> Tensor:
 
 
 def _sum_by_group(values: Tensor, group: Tensor, count: int) -> Tensor:
-    """(S, n) -> (count,): sum over the rows of each group."""
-    return torch.zeros(count, device=values.device, dtype=values.dtype).index_add(0, group, values.sum(1))
+    """(..., S, n) -> (..., count): sum over the rows of each group."""
+    totals = torch.zeros((*values.shape[:-2], count), device=values.device, dtype=values.dtype)
+    return totals.index_add(-1, group, values.sum(-1))
 
 
 SHORT_UNITS, LONG_UNITS = 40, 120  # units
@@ -141,6 +170,11 @@ class Problem:
     target: Tensor  # (I,)
     settings: MaskSettings
     complement_floor: Tensor  # (I, V) evidence below which the complement need not fall
+
+    @cached_property
+    def keys(self) -> RandomKeys:
+        """Keys of the random numbers; computed once."""
+        return RandomKeys.of(self.batch)
 
     @classmethod
     def of(cls, batch: Batch, target: Tensor, settings: MaskSettings) -> Problem:
@@ -169,7 +203,7 @@ def sides_shown(settings: MaskSettings) -> int:
 
 def keeps_per_step(settings: MaskSettings) -> int:
     """Number of keeps that the model reads in a step for each row."""
-    return sides_shown(settings) * (bool(settings.mask_weight) + bool(settings.level_weight))
+    return sides_shown(settings) * (bool(settings.mask_weight) + settings.draws * bool(settings.level_weight))
 
 
 def loss(
@@ -182,18 +216,19 @@ def loss(
 ) -> Tensor:
     """(I,): Eq. 8 for every input, and the terms of bounded fields (`w` (M, s)) and of areas (step `count` (M,)).
 
-    logits: (sides, S, classes) of the rationale and its complement, or of one of them (`sides_shown`); twice as many
-    where both the mask itself and the mask at a drawn level count.
+    logits: (K, S, classes) of the rationale and its complement, or of one of them (`sides_shown`): first of the mask
+    itself, where it counts, then of all rationales at drawn levels, whose mean counts, and of all their complements.
     """
     batch, settings = problem.batch, problem.settings
-    forms = [(settings.mask_form, settings.mask_weight)] if settings.mask_weight else []
-    forms += [(settings.level_form, settings.level_weight)] if settings.level_weight else []
-    sides = len(logits) // len(forms)
+    sides = len(logits) // (bool(settings.mask_weight) + settings.draws * bool(settings.level_weight))
+    forms = [(settings.mask_form, settings.mask_weight, logits[:sides])] if settings.mask_weight else []
+    if settings.level_weight:
+        of_levels = logits[len(forms) * sides :]
+        forms.append((settings.level_form, settings.level_weight, of_levels.view(sides, -1, *of_levels.shape[1:])))
     total = torch.zeros((), device=logits.device, dtype=logits.dtype)
-    for number, (form, weight) in enumerate(forms):
-        side_logits = logits[sides * number : sides * (number + 1)]
+    for form, weight, side_logits in forms:
         if form == "log-odds":
-            odds = log_odds(batch, problem.target, side_logits, settings.indicative)  # (sides, I, V)
+            odds = log_odds(batch, problem.target, side_logits, settings.indicative)  # (sides, ..., I, V)
             kept, left = odds[0], odds[-1]  # a side that is not shown has the weight 0
             left = torch.maximum(left, torch.logit(problem.complement_floor))
             form_loss = settings.complement * left - settings.sufficiency * kept
@@ -206,7 +241,7 @@ def loss(
             else:
                 form_loss = settings.sufficiency * sufficiency_term(kept)
                 form_loss = form_loss + settings.complement * complement_term(left, settings.complement_form)
-        total = total + weight * form_loss
+        total = total + weight * (form_loss if form_loss.dim() == 2 else form_loss.mean(0))
     regularisation = settings.sigma_weight * sigma_term(sigma, source_weights(batch, settings.cell))
     if settings.mask_weight:
         regularisation = regularisation + settings.sparsity * sparsity_term(keep, batch)

@@ -144,11 +144,12 @@ def optimize(
         masks = torch.nonzero(torch.isin(mask_input, torch.tensor(active, device=mask_input.device))).flatten()
         state = full_state.select(masks, active_batch.size[1])
         problem = Problem.of(active_batch, target[torch.tensor(active, device=target.device)], settings)
-        runner = StepRunner(problem, sum(sum(cost[number]) for number in active))
         if collects_at_once(active_batch, settings) and not any(steps[number] for number in active):
             state = collect_warmup(problem, state)
             for number in active:
                 steps[number] = settings.warmup_steps
+        warmed_up = all(steps[number] >= settings.warmup_steps for number in active)
+        runner = StepRunner(problem, sum(sum(cost[number]) for number in active), warmed_up)
         while not any(stop[number] for number in active):
             remaining = settings.steps - min(steps[number] for number in active)
             state = runner.run(state, min(rule.due(steps[number]) for number in active), remaining)

@@ -6,6 +6,7 @@ GPU one step is recorded as a CUDA graph and replayed, without Python between th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -117,7 +118,7 @@ def bounded_sigma(batch: Batch, settings: MaskSettings, sigma: Tensor, share: fl
 
 LOGIT_EPSILON = 1e-6  # keeps of a bounded field are between it and 1 minus it when their logit is taken
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # the defaults of Adam
-FLIP_PURPOSE, NOISE_PURPOSE, JITTER_PURPOSE = 1, 2, 4  # keys of random streams, so that no random number is used twice
+JITTER_PURPOSE = 4  # key of this random stream, beside those of `RandomKeys`
 
 
 def losses(problem: Problem, w: Tensor, sigma: Tensor, count: Tensor, anchor: Tensor | None = None) -> Tensor:
@@ -139,25 +140,35 @@ class StepMasks:
     """The masks of one step."""
 
     keep: Tensor  # (M, n) the mask itself; where its size does not count, its field
-    keeps: Tensor  # (1, 2 or 4, S, n): every mask and its complement (Eq. 1, Eq. 3), or one of the two sides
+    keeps: Tensor  # (K, S, n): every mask and its complement (Eq. 1, Eq. 3), or one of the two sides; see `loss`
     noise: Noise | None
 
 
-def step_masks(problem: Problem, z: Tensor, count: Tensor, keep: Tensor | None = None) -> StepMasks:
-    """Masks of the field z (M, n) in step `count` (M,); `keep` (M, n): the mask itself, by default from the field."""
+def step_masks(
+    problem: Problem, z: Tensor, count: Tensor, keep: Tensor | None = None, draws: Tensor | None = None
+) -> StepMasks:
+    """Masks of the field z (M, n) in step `count` (M,); `keep` (M, n): the mask itself, by default from the field.
+
+    `draws` (D, M): numbers of the sizes that are drawn, by default those of the step.
+    """
     batch, settings = problem.batch, problem.settings
-    masks = list[Tensor]()
+    if draws is None:
+        draws = settings.draws * count + torch.arange(settings.draws, device=count.device)[:, None]
+    masks, numbers = list[Tensor](), list[Tensor]()
     if keep is None:
         # without either weight the loss does not depend on the mask's size
         has_size = settings.mask_weight or settings.neighbour_weight
         keep = _keep_logit(batch, settings, z).sigmoid() if has_size else z
     if settings.mask_weight:
-        masks.append(_with_jitter(batch, settings, keep, count)[batch.rows.mask])
+        masks.append(_with_jitter(batch, settings, keep, count)[batch.rows.mask][None])
+        numbers.append(draws[:1])
     if settings.level_weight:
-        masks.append(at_level(z, batch, draw_levels(batch, count, settings.level_power), settings.softness))
-    flipped_masks = [_with_flips(batch, settings, mask, count) for mask in masks]
-    keeps = torch.stack([side for mask in flipped_masks for side in _sides(mask, settings)])
-    return StepMasks(keep, keeps, _input_noise(batch, settings, count, len(keeps)))
+        levels = draw_levels(batch, draws, settings.level_power, problem.keys)
+        masks.append(at_level(z, batch, levels, settings.softness))
+        numbers.append(draws)
+    flipped_masks = [_with_flips(problem, mask, number) for mask, number in zip(masks, numbers, strict=True)]
+    keeps = [side for mask in flipped_masks for side in _sides(mask, settings)]  # (1 or D, S, n) each
+    return StepMasks(keep, torch.cat(keeps), _input_noise(problem, numbers))
 
 
 def _sides(mask: Tensor, settings: MaskSettings) -> tuple[Tensor, ...]:
@@ -167,17 +178,23 @@ def _sides(mask: Tensor, settings: MaskSettings) -> tuple[Tensor, ...]:
     return (mask,) if settings.sufficiency else (1 - mask,)
 
 
-def step(problem: Problem, state: OptimizerState) -> OptimizerState:
-    """One step of AdamW (Loshchilov and Hutter 2019) on Eq. 8, for all masks, each with its step count."""
+def step(problem: Problem, state: OptimizerState, warmed_up: bool = False) -> OptimizerState:
+    """One step of AdamW (Loshchilov and Hutter 2019) on Eq. 8, for all masks, each with its step count.
+
+    `warmed_up`: all of them have done the steps of the warm-up.
+    """
     problem = problem.on_step_views(state.step)
     batch, settings = problem.batch, problem.settings
     with torch.enable_grad():
         w, sigma = state.w.detach().requires_grad_(), state.sigma.detach().requires_grad_()
         gradients = torch.autograd.grad(losses(problem, w, sigma, state.step, state.anchor).sum(), (w, sigma))
     count = state.step + 1
-    if settings.warmup_steps:
+    if settings.warmup_steps and not warmed_up:
         return warmup_step(problem, state, gradients, count)
-    (w_new, sigma_new), (w_mean, sigma_mean), (w_square, sigma_square) = _adam_update(state, gradients, count, settings)
+    updated, (w_mean, sigma_mean), (w_square, sigma_square) = _adam_update(
+        state, gradients, count - settings.warmup_steps, settings
+    )
+    w_new, sigma_new = updated
     return replace(
         state,
         w=w_new.clamp(0, 1) if settings.field in BOUNDED_FIELDS else w_new,
@@ -296,12 +313,14 @@ def _learning_rate(settings: MaskSettings, count: Tensor, dtype: torch.dtype) ->
     return settings.learning_rate * (falling if settings.schedule == "cosine" else torch.ones_like(done))
 
 
-def _with_flips(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tensor) -> Tensor:
-    """keep with a random share of the units set to 0 and another to 1 (section 3.2)."""
-    if settings.flip_share == 0:
+def _with_flips(problem: Problem, keep: Tensor, number: Tensor) -> Tensor:
+    """keep (D, S, n) with a random share of the units set to 0 and another to 1 (section 3.2); `number`: (D, M)."""
+    batch, flip_share = problem.batch, problem.settings.flip_share
+    if flip_share == 0:
         return keep
-    positions = uniform(fold(mask_rows(batch.rows.key, batch), FLIP_PURPOSE, count), keep.shape[1])[batch.rows.mask]
-    off, on = positions < settings.flip_share, positions > 1 - settings.flip_share
+    key = fold(problem.keys.flips, number)
+    positions = uniform(key.flatten(), keep.shape[-1]).view(*key.shape, -1)[:, batch.rows.mask]
+    off, on = positions < flip_share, positions > 1 - flip_share
     return torch.where(off, torch.zeros_like(keep), torch.where(on, torch.ones_like(keep), keep))
 
 
@@ -314,8 +333,14 @@ def _with_jitter(batch: Batch, settings: MaskSettings, keep: Tensor, count: Tens
     return shifted(keep, torch.floor(numbers * (2 * largest + 1)).long() - largest, batch.grid)
 
 
-def _input_noise(batch: Batch, settings: MaskSettings, count: Tensor, variants: int) -> Noise | None:
+def _input_noise(problem: Problem, numbers: Sequence[Tensor]) -> Noise | None:
+    """Noise of all keeps of a step; `numbers`: for the masks of each kind, (D, M) the numbers of their draws."""
+    settings, rows = problem.settings, problem.batch.rows
     if settings.noise == 0:
         return None
-    key = fold(batch.rows.key, NOISE_PURPOSE, count[batch.rows.mask], batch.rows.view)
-    return Noise(settings.noise, torch.cat([fold(key, variant) for variant in range(variants)]))
+    sides = sides_shown(settings)
+    draw = torch.cat([number for number in numbers for _ in range(sides)])  # (K, M)
+    kinds = torch.arange(sides * len(numbers), device=draw.device).view(len(numbers), sides)
+    variant = torch.cat([kind.repeat_interleave(len(number)) for kind, number in zip(kinds, numbers, strict=True)])
+    key = fold(problem.keys.noise, draw[:, rows.mask], rows.view, variant[:, None])
+    return Noise(settings.noise, key.flatten())

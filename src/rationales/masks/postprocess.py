@@ -27,16 +27,21 @@ from rationales.masks.objective import (
 from rationales.masks.settings import DEFAULT, MaskSettings
 from rationales.masks.sizes import (
     CUT_SOFTNESS,
+    SelectionProbabilities,
     SizeProbabilities,
+    asks_in_turn,
     best_size,
     clause_shaping,
+    may_have_lower_loss,
+    needed_probabilities,
     size_candidates,
     size_probabilities,
+    size_thresholds,
 )
 from rationales.models.batch import Batch
 
 CLAUSE_EDGE, UNIT_EDGE = 0.3, 0.15  # softness of the scores, in standard deviations: with clause shaping, and without
-LINEAR_RANGE, COMPRESSED_RANGE = 10.0, 4.0  # see `_compressed`
+LINEAR_RANGE, COMPRESSED_RANGE = 10.0, 4.0  # see `compressed`
 SHRINK_STRENGTH = 0.98  # of values below the threshold; below 1, so that their order is kept
 CLOSING_STRENGTH = 0.99  # of the step to the lower side; below 1, so that the order inside a gap is kept
 SCORE_POWER = 2.0  # of a word's positive value relative to the highest, in scores word by word
@@ -59,11 +64,11 @@ def final_scores(z: Tensor, batch: Batch, target: Tensor, settings: MaskSettings
         group = row_groups(batch)[: batch.masks]
         if batch.pixel_grid is not None:
             q, _ = edge(z, batch, size, CUT_SOFTNESS)
-            return torch.sigmoid(_compressed(z - q[group][:, None]))
+            return torch.sigmoid(compressed(z - q[group][:, None]))
         q, deviation = (value[group][:, None] for value in edge(order, batch, size, CUT_SOFTNESS))
         shaping = clause_shaping(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
         soft = UNIT_EDGE + (CLAUSE_EDGE - UNIT_EDGE) * shaping
-        return torch.sigmoid(_compressed((order - q) / (soft * deviation)))
+        return torch.sigmoid(compressed((order - q) / (soft * deviation)))
 
 
 def words_and_spans(
@@ -77,23 +82,27 @@ def words_and_spans(
     with torch.no_grad():
         by_word = replace(settings, halo=0.0, shrink=0.0, closing=0, anchor=0.0)
         standardized = scaled(z, batch)
-        word_order = scaled(_positive(standardized), batch)
+        word_order = scaled(positive_part(standardized), batch)
         scores = word_scores(standardized, batch)
         if not (settings.halo or settings.shrink or settings.closing):
-            return scores, _Candidate.of(word_order, batch, target, by_word).scores
+            return scores, RationaleCandidate.of(word_order, batch, target, by_word).scores
         order_of_spans = span_order(z, anchor, batch, settings)
-        by_order = size_probabilities([word_order, order_of_spans], batch, target, size_candidates(batch))
-        words = _Candidate.of(word_order, batch, target, by_word, by_order[0])
-        spans = _Candidate.of(order_of_spans, batch, target, settings, by_order[1])
+        if asks_in_turn(batch):
+            words, spans = _candidates_in_turn((word_order, by_word), (order_of_spans, settings), batch, target)
+        else:
+            by_order = size_probabilities([word_order, order_of_spans], batch, target, size_candidates(batch))
+            words = RationaleCandidate.of(word_order, batch, target, by_word, by_order[0])
+            spans = RationaleCandidate.of(order_of_spans, batch, target, settings, by_order[1])
         use_words = (words.loss <= spans.loss)[mask_rows(batch.rows.input, batch)][:, None]
         return scores, torch.where(use_words, words.scores, spans.scores)
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
+class RationaleCandidate:
     """The rationale that an order of the units leads to."""
 
     order: Tensor  # (M, n)
+    edge: Tensor  # (M, 1) value above which a unit is in the rationale
     scores: Tensor  # (M, n) above 0.5 in the rationale
     loss: Tensor  # (I,) with a penalty for each span
 
@@ -105,23 +114,37 @@ class _Candidate:
         target: Tensor,
         settings: MaskSettings,
         probabilities: SizeProbabilities | None = None,
-    ) -> _Candidate:
+    ) -> RationaleCandidate:
         choice = best_size(order, batch, target, settings, probabilities)
-        group = row_groups(batch)[: batch.masks]
-        q, deviation = (
-            value[group][:, None]
-            for value in edge(order, batch, choice.size.repeat_interleave(batch.views), CUT_SOFTNESS)
-        )
+        edges, _ = edge(order, batch, choice.size.repeat_interleave(batch.views), CUT_SOFTNESS)
+        q = edges[row_groups(batch)[: batch.masks]][:, None]
         loss = choice.loss + SPAN_PENALTY * span_count(order > q, batch)
-        shaping = clause_shaping(batch, settings)[mask_rows(batch.rows.input, batch)][:, None]
-        steep = torch.sigmoid(_compressed((order - q) / (CLAUSE_EDGE * deviation)))
-        return cls(order, shaping * steep + (1 - shaping) * _linear_scores(order, q, batch), loss)
+        return cls(order, q, linear_scores(order, q, batch), loss)
 
 
-def _linear_scores(order: Tensor, q: Tensor, batch: Batch) -> Tensor:
+def _candidates_in_turn(
+    words: tuple[Tensor, MaskSettings], spans: tuple[Tensor, MaskSettings], batch: Batch, target: Tensor
+) -> tuple[RationaleCandidate, RationaleCandidate]:
+    """The rationales of these orders (M, n); words that cannot have a lower loss than spans have an infinite one."""
+    selections = SelectionProbabilities(batch, target)
+    all_inputs = torch.ones(batch.inputs, dtype=torch.bool)
+    span_probabilities = needed_probabilities(*spans, selections, all_inputs)
+    span_candidate = RationaleCandidate.of(spans[0], batch, target, spans[1], span_probabilities)
+    order, settings = words
+    thresholds = size_thresholds(order, batch, size_candidates(batch))[:, row_groups(batch)[: batch.masks], None]
+    penalty = SPAN_PENALTY * torch.stack([span_count(order > q, batch) for q in thresholds])
+    possible = may_have_lower_loss(order, settings, selections, penalty, span_candidate.loss)
+    word_probabilities = needed_probabilities(order, settings, selections, possible)
+    word_candidate = RationaleCandidate.of(order, batch, target, settings, word_probabilities)
+    word_loss = torch.where(possible, word_candidate.loss, torch.inf)
+    return replace(word_candidate, loss=word_loss), span_candidate
+
+
+def linear_scores(order: Tensor, q: Tensor, batch: Batch) -> Tensor:
     """(M, n) in [0, 1]: linear from 0 at an input's lowest value to 0.5 at `q` (M, 1), and on to 1 at its highest.
 
-    Unlike a steep edge, it keeps the distances between values, which count where several units form one word.
+    Unlike a steep edge, it keeps the order of all units in single precision, and the distances between values, which
+    count where several units form one word.
     """
     real, mask_input = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.input, batch)
 
@@ -137,7 +160,7 @@ def _linear_scores(order: Tensor, q: Tensor, batch: Batch) -> Tensor:
     return torch.where(order > q, above, below)
 
 
-def _positive(order: Tensor) -> Tensor:
+def positive_part(order: Tensor) -> Tensor:
     """Values above 0, nearly equal to positive values of `order`; negative ones keep their order."""
     return softplus(order, beta=SOFTPLUS_SLOPE, threshold=1e6)
 
@@ -147,7 +170,7 @@ def word_scores(order: Tensor, batch: Batch) -> Tensor:
 
     Squares, because evidence adds up: many words of little value would else outweigh the few that decide.
     """
-    positive = _positive(order)
+    positive = positive_part(order)
     real, mask_input = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.input, batch)
     largest = torch.zeros(batch.inputs, device=order.device, dtype=order.dtype)
     largest = largest.scatter_reduce(0, mask_input, torch.where(real, positive, 0.0).amax(1), "amax")
@@ -196,7 +219,7 @@ def span_count(selected: Tensor, batch: Batch) -> Tensor:
     return first.sum(1).to(batch.dtype)
 
 
-def _compressed(values: Tensor) -> Tensor:
+def compressed(values: Tensor) -> Tensor:
     """Compress values beyond ±LINEAR_RANGE to COMPRESSED_RANGE more, so that their sigmoids stay distinct."""
     magnitude = values.abs()
     beyond = (magnitude - LINEAR_RANGE).clamp(min=0)

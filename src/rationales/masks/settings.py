@@ -16,7 +16,7 @@ NON_NEGATIVE = (  # options that may be 0: the term is left out, or the value is
     *("anchor", "halo", "shrink", "closing", "blur", "jitter", "l1_weight", "tv_weight", "area"),
 )
 POSITIVE = (
-    *("steps", "learning_rate", "min_sigma", "softness", "level_power", "warmup_scale"),
+    *("steps", "draws", "learning_rate", "min_sigma", "softness", "level_power", "warmup_scale"),
     *("anchor_sigma", "halo_sigma", "span_sigma", "tv_power", "area_weight"),
 )
 OVERLAP = 2.5  # initial sigma in cells: the kernel's value at the next cell is exp(-1 / OVERLAP), two thirds
@@ -85,6 +85,7 @@ class MaskSettings:
     mask_form: str = option(
         "log", "loss of the mask itself: -log p, -p, or minus the log-odds", "log", "linear", "log-odds"
     )
+    draws: int = option(1, "mask sizes that are drawn in every step; their mean loss counts")
     level_power: float = option(1.0, "exponent of the uniform number that a size is drawn from; above 1: small sizes")
     softness: float = option(0.6, "at a drawn size: softness of the mask's edge, in standard deviations of the field")
     warmup_steps: int = option(20, "first steps, which only collect the gradient that w then starts from")

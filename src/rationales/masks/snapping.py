@@ -18,6 +18,7 @@ from rationales.masks.objective import complement_term, squeeze, sufficiency_ter
 from rationales.masks.optimize import faster_copy
 from rationales.masks.sizes import LOSS_SLACK, LOST_TARGET_SHARE, SUFFICIENT
 from rationales.models.batch import Batch
+from rationales.models.batch.execution import garbage_collection_paused
 from rationales.models.batch.queries import outputs_of_rows
 from rationales.models.text.units import Cuts, cuts
 from rationales.rationale_parts import Unit
@@ -49,22 +50,26 @@ def snap_selections(
     units: Sequence[Sequence[Unit]],
     scores: Sequence[np.ndarray],
     selections: Sequence[np.ndarray],
+    row_outputs: Tensor | None = None,
 ) -> list[np.ndarray]:
     """Each input's selection (n,), with edges at word groups where its loss rises by at most `LOSS_SLACK`.
 
-    `target`: (inputs,); `full`: (inputs, classes) probabilities of the full inputs.
+    `target`: (inputs,); `full`: (inputs, classes) probabilities of the full inputs. `row_outputs` (2, S): probabilities
+    of the target in every row, given the selections and given their complements, where the model was asked before.
     """
-    edges = [
-        list(_limit_changes(edge_changes(cuts(words), values, selected)))
-        for words, values, selected in zip(units, scores, selections, strict=True)
-    ]
+    with garbage_collection_paused():
+        edges = [
+            list(_limit_changes(edge_changes(cuts(words), values, selected)))
+            for words, values, selected in zip(units, scores, selections, strict=True)
+        ]
     moving = [number for number, alternatives in enumerate(edges) if alternatives]
     results = [selected.copy() for selected in selections]
     if not moving:
         return results
     moving_batch = batch if len(moving) == batch.inputs else batch.take(moving)
     initial = [selections[number] for number in moving]
-    query = _LossQuery.of(moving_batch, target[moving], full[moving], initial)
+    known_outputs = None if row_outputs is None else row_outputs[:, batch.rows_of(moving)]
+    query = _LossQuery.of(moving_batch, target[moving], full[moving], initial, known_outputs)
     tried_changes = [[change for alternatives in edges[number] for change in alternatives] for number in moving]
     single = [[selected, *(change.apply(selected) for change in tried)]
               for selected, tried in zip(initial, tried_changes, strict=True)]  # fmt: skip
@@ -74,13 +79,33 @@ def snap_selections(
         best = [_best_change([(next(rises), change) for change in alternatives]) for alternatives in edges[number]]
         accepted = sorted((pair for pair in best if pair is not None), key=lambda pair: pair[0])
         accepted_changes.append([change for _, change in accepted])
-    prefixes = [[_combine(selected, steps[:size]) for size in _prefix_sizes(len(steps))]
-                for selected, steps in zip(initial, accepted_changes, strict=True)]  # fmt: skip
-    combined = [[selected, *tried] for selected, tried in zip(initial, prefixes, strict=True)]
-    for number, losses, tried in zip(moving, query.losses(combined, min_count=3), prefixes, strict=True):
-        fitting = [selected for rise, selected in zip(losses[1:] - losses[0], tried, strict=True) if rise <= LOSS_SLACK]
-        if fitting:
-            results[number] = fitting[0]
+    for number, selected in zip(moving, _largest_prefixes(query, initial, accepted_changes), strict=True):
+        results[number] = selected
+    return results
+
+
+def _largest_prefixes(
+    query: _LossQuery, initial: Sequence[np.ndarray], accepted_changes: Sequence[Sequence[EdgeChange]]
+) -> list[np.ndarray]:
+    """Each selection with as many of its accepted changes together as its loss allows: all, half of them, and so on.
+
+    The first change alone was accepted by its loss before.
+    """
+    results = list(initial)
+    sizes = [_prefix_sizes(len(changes)) for changes in accepted_changes]
+    while any(sizes):
+        prefixes = [
+            _combine(selected, changes[: remaining[0]]) if remaining else selected
+            for selected, changes, remaining in zip(initial, accepted_changes, sizes, strict=True)
+        ]
+        tried = [
+            [selected, prefix] if len(remaining) > 1 else [selected]
+            for selected, prefix, remaining in zip(initial, prefixes, sizes, strict=True)
+        ]
+        for number, losses in enumerate(query.losses(tried)):
+            if sizes[number] and losses[-1] - losses[0] <= LOSS_SLACK:  # of the first change alone both are 0
+                results[number], sizes[number] = prefixes[number], []
+        sizes = [remaining[1:] for remaining in sizes]
     return results
 
 
@@ -173,7 +198,7 @@ def _is_selected(selected: np.ndarray, index: int) -> bool:
     return 0 <= index < len(selected) and bool(selected[index])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _LossQuery:
     """Computes the loss of selections from the model's probabilities for them and for their complements."""
 
@@ -181,23 +206,29 @@ class _LossQuery:
     target: Tensor  # (inputs,)
     full: Tensor  # (inputs, classes)
     unchanged_keep: Tensor  # (S, n) bool: the selections that all others are compared with
-    unchanged_outputs: Tensor  # (2, S): probabilities of the target given these, and given their complements
+    # (2, S): probabilities of the target given these, and given their complements; asked with the first changes
+    unchanged_outputs: Tensor | None = None
 
     @classmethod
-    def of(cls, batch: Batch, target: Tensor, full: Tensor, selections: Sequence[np.ndarray]) -> _LossQuery:
-        """A query about changes of these selections, one (n,) for each input."""
+    def of(
+        cls,
+        batch: Batch,
+        target: Tensor,
+        full: Tensor,
+        selections: Sequence[np.ndarray],
+        outputs: Tensor | None = None,
+    ) -> _LossQuery:
+        """A query about changes of these selections, one (n,) for each input; `outputs` (2, S): theirs, if known."""
         batch = faster_copy(batch)
-        keep = batch.spread(list(map(torch.from_numpy, selections))) > 0.5
-        row = torch.arange(batch.size[0], device=batch.device)
-        return cls(batch, target, full, keep, _both_sides(batch, target, row, keep))
+        return cls(batch, target, full, batch.spread(list(map(torch.from_numpy, selections))) > 0.5, outputs)
 
-    def losses(self, selections: Sequence[Sequence[np.ndarray]], min_count: int = 2) -> list[np.ndarray]:
+    def losses(self, selections: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
         """For each input the losses (k,) of its k selections, the first unchanged; infinite where one does not suffice.
 
-        Losses of inputs with fewer than `min_count` selections are not computed; they are 0. A segment that a change
-        leaves as it is has the outputs of the unchanged selection, and is not run again.
+        Losses of inputs with fewer than two selections are not computed; they are 0. A segment that a change leaves as
+        it is has the outputs of the unchanged selection, and is not run again.
         """
-        counts = [len(tried) if len(tried) >= min_count else 0 for tried in selections]
+        counts = [len(tried) if len(tried) > 1 else 0 for tried in selections]
         losses = [np.zeros(len(tried)) for tried in selections]
         if not any(counts):
             return losses
@@ -208,9 +239,9 @@ class _LossQuery:
         count = torch.tensor(counts, device=batch.device)[batch.rows.input]
         is_used = torch.arange(len(keep), device=batch.device)[:, None] < count
         variant, row = torch.nonzero((keep != self.unchanged_keep).any(-1) & is_used, as_tuple=True)
-        probabilities = self.unchanged_outputs[:, None].repeat(1, len(keep), 1)  # (2, k, S)
-        if len(row):
-            probabilities[:, variant, row] = _both_sides(batch, self.target, row, keep[variant, row])
+        unchanged, changed = self._outputs(row, keep[variant, row])
+        probabilities = unchanged[:, None].repeat(1, len(keep), 1)  # (2, k, S)
+        probabilities[:, variant, row] = changed
         kept, left = batch.pool(probabilities[..., None]).mean(-2).squeeze(-1)  # (k, inputs) each
         full = self.full.gather(1, self.target[:, None]).squeeze(1)
         floored = torch.maximum(squeeze(left), LOST_TARGET_SHARE * squeeze(full))
@@ -219,6 +250,18 @@ class _LossQuery:
         table = torch.where(kept >= required, loss, torch.inf).T.double().cpu().numpy()
         rows = zip(table, losses, counts, strict=True)
         return [values[: len(zeros)] if count else zeros for values, zeros, count in rows]
+
+    def _outputs(self, row: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """(2, S), (2, P): outputs of the unchanged selections, and of the rows `row` (P,) under keep (P, n) bool."""
+        batch = self.batch
+        if self.unchanged_outputs is not None:
+            changed = _both_sides(batch, self.target, row, keep) if len(row) else self.unchanged_outputs[:, :0]
+            return self.unchanged_outputs, changed
+        count = batch.size[0]
+        rows = torch.cat([torch.arange(count, device=batch.device), row])
+        outputs = _both_sides(batch, self.target, rows, torch.cat([self.unchanged_keep, keep]))
+        self.unchanged_outputs = outputs[:, :count]
+        return self.unchanged_outputs, outputs[:, count:]
 
 
 def _both_sides(batch: Batch, target: Tensor, row: Tensor, keep: Tensor) -> Tensor:

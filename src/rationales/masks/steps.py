@@ -22,7 +22,7 @@ from rationales.models.batch.execution import PassCount, counted_passes, record_
 
 MAX_COST = 2**17  # of a step (rows x tokens); above it a graph saves little time and needs much memory
 WARMUP_STEPS = 1  # before the recording, for the initialisation of libraries
-MIN_STEPS = 15  # fewest remaining steps for which a recording saves time
+MIN_STEPS = 5  # fewest remaining steps for which a recording saves time
 
 
 class StepRunner:
@@ -30,8 +30,9 @@ class StepRunner:
 
     recorded_kinds: ClassVar[set[tuple[type, ...]]] = set()  # types of networks recorded before, which need no warm-up
 
-    def __init__(self, problem: Problem, cost: int) -> None:
+    def __init__(self, problem: Problem, cost: int, warmed_up: bool = False) -> None:
         self.problem = problem
+        self.warmed_up = warmed_up  # all inputs have done the steps of the warm-up
         self.can_record = problem.batch.device.type == "cuda" and cost <= MAX_COST
         self.graph: torch.cuda.CUDAGraph | None = None
         self.graph_state: OptimizerState | None = None  # read and written by the recorded step
@@ -45,7 +46,7 @@ class StepRunner:
             if self.can_record and self.warmup_done >= WARMUP_STEPS and remaining >= MIN_STEPS:
                 self._record(state)
                 continue
-            state = self.problem.batch.fit(partial(step, self.problem, state))
+            state = self.problem.batch.fit(partial(step, self.problem, state, self.warmed_up))
             self.warmup_done, count, remaining = self.warmup_done + 1, count - 1, remaining - 1
         if not count or self.graph is None or self.graph_state is None:
             return state
@@ -58,11 +59,12 @@ class StepRunner:
     def _record(self, state: OptimizerState) -> None:
         """Record a step; a model that reads from the device cannot be recorded, which shows after a warm-up."""
         graph_state, graph = state.copy(), torch.cuda.CUDAGraph()
-        step_batch, settings = self.problem.on_step_views(state.step).batch, self.problem.settings
-        step_batch.plan(keeps_per_step(settings), step_batch.size[0])  # on the host, so before the recording
+        self.problem.keys  # noqa: B018  # computed here, not in every replay
+        for batch in (self.problem.batch, self.problem.on_step_views(state.step).batch):
+            batch.prepare(keeps_per_step(self.problem.settings))
         try:
             with counted_passes() as step_passes, torch.cuda.graph(graph):
-                _copy_into(graph_state, step(self.problem, graph_state))
+                _copy_into(graph_state, step(self.problem, graph_state, self.warmed_up))
         except RuntimeError:  # also when out of memory
             torch.cuda.synchronize()
             self.can_record = self.network_kinds in self.recorded_kinds  # try again after a warm-up
@@ -78,15 +80,27 @@ def _copy_into(destination: OptimizerState, state: OptimizerState) -> None:
         getattr(destination, spec.name).copy_(getattr(state, spec.name))
 
 
-SUFFICIENT_COST = 2**10  # rows x tokens of a pass; more of them do not make it faster
+# rows x tokens of a pass, by device: more of them do not make it faster
+SUFFICIENT_COST = {"cpu": 2**10, "cuda": 2**15}
 
 
 def collects_at_once(batch: Batch, settings: MaskSettings) -> bool:
-    """Whether `collect_warmup` replaces the steps of the warm-up: where no rule looks at them, and it is faster."""
+    """Whether `collect_warmup` replaces the steps of the warm-up: where no rule looks at them, and it is faster.
+
+    On a GPU that is where all of them fit into one pass, whose kernels are then launched once.
+    """
     steps_alone_count = settings.stop == "steps" and settings.field not in BOUNDED_FIELDS
-    if batch.device.type != "cpu" or not steps_alone_count or settings.precision == "bfloat16":
+    if not steps_alone_count or not 1 < settings.warmup_steps < settings.steps or settings.precision == "bfloat16":
         return False
-    return 1 < settings.warmup_steps < settings.steps and (batch.pixel_grid is None or _repeats_masks(settings))
+    if batch.device.type == "cpu":
+        return batch.pixel_grid is None or _repeats_masks(settings)
+    return batch.pixel_grid is None and steps_at_once(batch, settings) >= settings.warmup_steps
+
+
+def steps_at_once(batch: Batch, settings: MaskSettings) -> int:
+    """Number of steps whose masks go through the model together in the warm-up."""
+    cost = keeps_per_step(settings) * sum(batch.cost())
+    return max(1, SUFFICIENT_COST.get(batch.device.type, 0) // max(1, cost))
 
 
 def collect_warmup(problem: Problem, state: OptimizerState) -> OptimizerState:
@@ -100,7 +114,7 @@ def collect_warmup(problem: Problem, state: OptimizerState) -> OptimizerState:
 def _collect_on_line(problem: Problem, state: OptimizerState) -> Tensor:
     """(M, s): the sum of the gradients by w of all steps, several of them in a pass of the model."""
     settings = problem.settings
-    at_once = max(1, SUFFICIENT_COST // max(1, keeps_per_step(settings) * sum(problem.batch.cost())))
+    at_once = steps_at_once(problem.batch, settings)
     total = torch.zeros_like(state.w)
     for begin in range(0, settings.warmup_steps, at_once):
         steps = range(begin, min(begin + at_once, settings.warmup_steps))
@@ -136,16 +150,19 @@ def _gradient_of_steps(problem: Problem, state: OptimizerState, steps: range) ->
     with torch.enable_grad():
         w = state.w.detach().requires_grad_()
         z = field_of(batch, settings, w, state.sigma, state.anchor)
-        masks = [step_masks(problem, z, torch.full_like(state.step, number)) for number in steps]
-        logits = batch.logits(torch.cat([masks_of_step.keeps for masks_of_step in masks]), _noise_of_steps(masks))
-        by_step = logits.view(len(masks), -1, *logits.shape[1:])
-        total = torch.stack(
-            [
-                loss(problem, step_logits, step.keep, state.sigma).sum()
-                for step_logits, step in zip(by_step, masks, strict=True)
-            ]
-        )
-        return torch.autograd.grad(total.sum(), w)[0]
+        if settings.mask_weight == 0:  # the steps differ in their draws alone
+            draws = torch.arange(steps.start * settings.draws, steps.stop * settings.draws, device=w.device)
+            masks = step_masks(problem, z, state.step, draws=draws[:, None].expand(-1, len(w)))
+            together = replace(problem, settings=replace(settings, draws=len(draws)))
+            mean_loss = loss(together, batch.logits(masks.keeps, masks.noise), masks.keep, state.sigma)
+            return len(steps) * torch.autograd.grad(mean_loss.sum(), w)[0]
+        by_step = [step_masks(problem, z, torch.full_like(state.step, number)) for number in steps]
+        logits = batch.logits(torch.cat([masks.keeps for masks in by_step]), _noise_of_steps(by_step))
+        losses = [
+            loss(problem, step_logits, masks.keep, state.sigma).sum()
+            for step_logits, masks in zip(logits.chunk(len(by_step)), by_step, strict=True)
+        ]
+        return torch.autograd.grad(torch.stack(losses).sum(), w)[0]
 
 
 def _noise_of_steps(masks: list[StepMasks]) -> Noise | None:

@@ -59,6 +59,10 @@ class Method(ABC):
         """Fingerprint of a trained file that the scores depend on besides the options; empty if there is none."""
         return ""
 
+    def full_logits(self, batch: Batch) -> Tensor:
+        """(S, classes): logits of the inputs as they are; a method that needs more of this pass can keep it."""
+        return batch.full_logits()
+
     @abstractmethod
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         """Score every unit of every row; `target` is (inputs,)."""

@@ -6,7 +6,9 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -19,7 +21,7 @@ from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
 from rationales.models.batch import Batch
 from rationales.models.batch.contrast import CHOSEN
-from rationales.models.batch.execution import limited_threads
+from rationales.models.batch.execution import garbage_collection_paused, limited_threads
 from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
@@ -39,6 +41,7 @@ from rationales.version import __version__, installed_version
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
 Progress = Callable[[float], None]
+DESCRIBING_THREADS = 8  # that fetch scores of images from a GPU and resize and sort them
 
 
 @dataclass(frozen=True)
@@ -230,12 +233,14 @@ def _explain_chunk(
     with open_batch(model, encoded, request.seed) as batch:
         scored = _score(model, batch, encoded, titles, request, progress)
     seconds = round((time.perf_counter() - started) / len(sources), 6)
-    versions = _versions()
-    with limited_threads(0):  # small work on the host: more threads would only wait for each other
-        return [
-            _describe(model, encoded[number], number, scored, request, seconds, versions)
-            for number in range(len(encoded))
-        ]
+    describe = partial(_describe, model, encoded, scored=scored, request=request, seconds=seconds, versions=_versions())
+    threads = DESCRIBING_THREADS if scored.scores[0].device.type != "cpu" else 1
+    # small work on the host: more threads would only wait for each other
+    with limited_threads(0), garbage_collection_paused():
+        if threads == 1 or len(encoded) == 1:
+            return [describe(number) for number in range(len(encoded))]
+        with ThreadPoolExecutor(min(threads, len(encoded))) as pool:  # copies and sorting release the interpreter lock
+            return list(pool.map(describe, range(len(encoded))))
 
 
 def _score(
@@ -247,7 +252,7 @@ def _score(
     progress: Progress | None,
 ) -> _Scored:
     """Scores, selections and the model's predictions for them."""
-    logits = batch.full_logits()
+    logits = request.method.full_logits(batch) if request.rivals is None else batch.full_logits()
     _check_logits(logits, batch, titles)
     full = batch.pool(batch.probabilities(logits)).mean(-2)
     requested = torch.tensor([-1 if target is None else target for target in request.targets], device=batch.device)
@@ -289,9 +294,10 @@ def _score(
     selected = chosen
     if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
         words, values = [text.units for text in encoded], [input_scores.numpy() for input_scores in scores]
-        selected = snap_selections(question, question_target, question_full, words, values, chosen)
+        outputs = None if choice is None else choice.row_outputs
+        selected = snap_selections(question, question_target, question_full, words, values, chosen, outputs)
     if choice is not None and trial_batch is batch:
-        empty = batch.predict(batch.zeros()) if batch.known_baseline is None else batch.known_baseline
+        empty = batch.predict_baseline() if batch.known_baseline is None else batch.known_baseline
         predicted = torch.stack([choice.rationale, choice.complement, empty.to(full)])
         moved = [number for number, units in enumerate(selected) if not np.array_equal(units, chosen[number])]
         if moved:  # the others have the predictions of their rule
@@ -300,7 +306,8 @@ def _score(
             predicted[:2, moved] = subset.predict(torch.stack([keep, (1 - keep) * subset.rows.real]))
     else:
         keep = batch.spread([torch.from_numpy(units) for units in selected])
-        predicted = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real, batch.zeros()]))
+        sides = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real]))
+        predicted = torch.cat([sides, batch.predict_baseline()[None]])
     measured = torch.cat([full[None], predicted]).cpu()  # (4, inputs, classes)
     names = ("full", "rationale", "complement", "baseline")
     probabilities = dict(zip(names, rounded_probabilities(measured.numpy()), strict=True))
@@ -329,14 +336,15 @@ def _score(
 
 def _describe(
     model: Model,
-    encoded: Any,
+    all_encoded: Sequence[Any],
     number: int,
     scored: _Scored,
     request: _Request,
     seconds: float,
     versions: Mapping[str, str],
 ) -> Rationale:
-    """The rationale of one input, in the units of the input itself."""
+    """The rationale of input `number`, in the units of the input itself."""
+    encoded = all_encoded[number]
     target = model.labels[int(scored.target[number])]
     against = None if request.rivals is None else model.labels[request.rivals[number]]
     probabilities = {

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rationales.errors import OptionError
+from rationales.masks.objective import complement_term, squeeze, sufficiency_term
 from rationales.models.batch import Batch
 from rationales.models.batch.rows import Part
 from rationales.models.kinds import kind_named
@@ -18,6 +19,8 @@ from rationales.rationale import Curve, Note, Rule, by_label
 SUFFICIENT = 0.9  # a rationale alone should give the target this share of its probability for the full input
 INSUFFICIENT = 0.5  # below this share there is a note
 INFORMATIVE = 0.7  # a baseline that gives the target this probability is not uninformative
+LARGEST_SHARE = 0.85  # of a text's units; a larger selection is nearly the text itself
+MIN_CAPPED_UNITS = 10  # in shorter texts every word may be needed
 REDUNDANT = 0.9  # a complement with this share of the full input's probability shows that the rationale is not needed
 
 
@@ -101,6 +104,7 @@ class RuleChoice:
     selected: list[np.ndarray]  # (units,) bool for each input
     rationale: Tensor  # (inputs, classes) probabilities of the selected units alone
     complement: Tensor  # (inputs, classes) probabilities of all other units
+    row_outputs: Tensor | None  # (2, S) probabilities of the target in every row, of both; None for images
 
 
 def choose_rules(
@@ -109,13 +113,16 @@ def choose_rules(
     """For each input the first of `rules` whose selection is sufficient and whose complement lowers the probability.
 
     `scores`: (units,) of each input; `target` (inputs,); `full` (inputs, classes): probabilities of the full inputs.
-    A selection is sufficient if it gives the target `SUFFICIENT` of its probability for the full input. If no rule
-    satisfies both, the first sufficient one; if none is sufficient, the rule with the highest target probability.
+    A selection is sufficient if it gives the target `SUFFICIENT` of its probability for the full input, and is not
+    nearly all of a text (`LARGEST_SHARE`): that suffices and explains nothing. If no rule satisfies both, the first
+    sufficient one; if none is sufficient, the rule with the lowest loss (Eq. 8), of images with the highest target
+    probability.
     """
     full_input = full.gather(1, target[:, None]).squeeze(1).tolist()
-    best, best_rank = [rules[0]] * batch.inputs, [(-1, -1.0)] * batch.inputs
+    best, best_rank = [rules[0]] * batch.inputs, [(-1, 0.0)] * batch.inputs
     selected: list[np.ndarray] = [np.empty(0, dtype=bool)] * batch.inputs
     predictions = torch.full((2, *full.shape), torch.nan, device=full.device, dtype=full.dtype)
+    row_outputs = None if _complements_later(batch) else full.new_empty(2, batch.size[0])
     ranks = None if all(rule.threshold is not None for rule in rules) else _ranks_in_parts(scores, batch.parts)
     unsettled = list(range(batch.inputs))
     for group in _groups(rules, batch):
@@ -123,21 +130,25 @@ def choose_rules(
         masks = _select_all(group, scores, ranks, unsettled, batch.parts)
         keep = torch.stack([remaining.spread(by_input) for by_input in masks])  # (rules, S, n)
         required = [SUFFICIENT * full_input[number] for number in unsettled]
-        predicted = _predict(remaining, keep, target[unsettled], required)  # (2, rules, inputs, classes)
-        of_target = predicted.gather(-1, target[unsettled].expand(2, len(group), -1)[..., None]).squeeze(-1).tolist()
-        for index, rule in enumerate(group):
+        predicted, of_rows = _predict(remaining, keep, target[unsettled], required)  # (2, rules, inputs, classes)
+        of_target = predicted.gather(-1, target[unsettled].expand(2, len(group), -1)[..., None]).squeeze(-1)
+        values, too_large = _values_of_selections(of_target, masks, batch)
+        table = torch.cat([of_target, values[None], too_large[None].to(values)]).transpose(0, 1).tolist()
+        for index, (rule, columns) in enumerate(zip(group, table, strict=True)):
             improved: list[int] = []  # places in `unsettled`
-            for place, number in enumerate(unsettled):
-                kept, removed = of_target[0][index][place], of_target[1][index][place]
-                sufficient = kept >= required[place]
+            for place, (kept, removed, value, is_too_large) in enumerate(zip(*columns, strict=True)):
+                number = unsettled[place]
+                sufficient = kept >= required[place] and not is_too_large
                 necessary = removed < full_input[number]
-                rank = (2, 0.0) if sufficient and necessary else (1, 0.0) if sufficient else (0, kept)
+                rank = (2, 0.0) if sufficient and necessary else (1, 0.0) if sufficient else (0, value)
                 if rank > best_rank[number]:
                     best[number], best_rank[number] = rule, rank
                     improved.append(place)
             if improved:
                 numbers = [unsettled[place] for place in improved]
                 predictions[:, numbers] = predicted[:, index, improved]
+                if row_outputs is not None and of_rows is not None:
+                    row_outputs[:, batch.rows_of(numbers)] = of_rows[:, index, remaining.rows_of(improved)].to(full)
                 improved_masks = on_host([masks[index][place] for place in improved])
                 for number, mask in zip(numbers, improved_masks, strict=True):
                     selected[number] = mask.numpy()
@@ -145,7 +156,27 @@ def choose_rules(
         if not unsettled:
             break
     _ask_missing_complements(batch, selected, predictions)
-    return RuleChoice(best, selected, *predictions)
+    rationale, complement = predictions
+    return RuleChoice(best, selected, rationale, complement, row_outputs)
+
+
+def _values_of_selections(of_target: Tensor, masks: Sequence[Sequence[Tensor]], batch: Batch) -> tuple[Tensor, Tensor]:
+    """(rules, inputs) each: how good a selection is that does not suffice, and whether it is nearly all of its text.
+
+    `of_target` (2, rules, inputs): the target's probability in selections and in complements; `masks`: (units,) bool
+    for every rule and input. Of texts minus the loss (Eq. 8), of images the target's probability. Of a short text all
+    units may be needed.
+    """
+    kept, removed = of_target
+    if batch.pixel_grid is not None:
+        return kept, torch.zeros_like(kept, dtype=torch.bool)
+    lengths = torch.tensor([len(mask) for mask in masks[0]])
+    owner = torch.repeat_interleave(lengths).to(kept.device)
+    units = lengths.to(kept)
+    selected = torch.stack([torch.cat(list(by_input)) for by_input in masks]).to(kept)
+    share = torch.zeros_like(kept).index_add(1, owner, selected) / units
+    loss = sufficiency_term(squeeze(kept)) + complement_term(squeeze(removed), "bounded") + share.square()
+    return -loss, (units >= MIN_CAPPED_UNITS) & (share > LARGEST_SHARE)
 
 
 def on_host(values: Sequence[Tensor]) -> list[Tensor]:
@@ -166,8 +197,17 @@ def rule_on_scores(rule: Rule, selected: np.ndarray) -> Rule:
     return rule if rule.threshold is None else Rule(top=int(selected.sum()))
 
 
+SMALL_PASS = 32  # rows on a GPU, which take hardly longer than one
+
+
 def _groups(rules: Sequence[Rule], batch: Batch) -> Iterator[Sequence[Rule]]:
-    """Rules that the model is asked about together: mostly the first settles it; a GPU does the others at once."""
+    """Rules that the model is asked about together: mostly the first settles it; a GPU does the others at once.
+
+    On a GPU all are asked about in one pass if that is a small one.
+    """
+    if batch.device.type == "cuda" and 2 * len(rules) * batch.size[0] <= SMALL_PASS:
+        yield rules
+        return
     yield rules[:1]
     if batch.device.type == "cuda":
         yield from [rules[1:]] if rules[1:] else []
@@ -176,18 +216,26 @@ def _groups(rules: Sequence[Rule], batch: Batch) -> Iterator[Sequence[Rule]]:
 
 
 def _complements_later(batch: Batch) -> bool:
-    """Whether complements are asked about only where they matter: of images, whose rows are expensive."""
-    return batch.pixel_grid is not None
+    """Whether complements are asked about only where they matter: of images on a CPU, whose rows are expensive.
+
+    On a GPU a pass of few rows costs its launch, and one pass of selections and complements is faster than two.
+    """
+    return batch.pixel_grid is not None and batch.device.type == "cpu"
 
 
-def _predict(batch: Batch, keep: Tensor, target: Tensor, required: Sequence[float]) -> Tensor:
+def _predict(batch: Batch, keep: Tensor, target: Tensor, required: Sequence[float]) -> tuple[Tensor, Tensor | None]:
     """(2, rules, inputs, classes): probabilities of selections (rules, S, n) and of their complements.
 
-    The complements of images are computed for inputs with a sufficient selection only; the others are NaN.
+    And (2, rules, S): those of the target in every row; None for images. The complements of images are computed for
+    inputs with a sufficient selection only; the others are NaN.
     """
     real = batch.rows.real
     if not _complements_later(batch):
-        return batch.predict(torch.cat([keep, (1 - keep) * real])).view(2, len(keep), batch.inputs, -1)
+        with torch.no_grad():
+            by_row = batch.probabilities(batch.logits(torch.cat([keep, (1 - keep) * real])))
+            predicted = batch.pool(by_row).mean(-2).view(2, len(keep), batch.inputs, -1)
+            row_target = target[batch.rows.input].expand(len(by_row), -1)[..., None]
+            return predicted, by_row.gather(-1, row_target).view(2, len(keep), -1)
     alone = batch.predict(keep)
     complement = torch.full_like(alone, torch.nan)
     of_target = alone.gather(-1, target.expand(len(keep), -1)[..., None]).squeeze(-1).amax(0).tolist()
@@ -195,7 +243,7 @@ def _predict(batch: Batch, keep: Tensor, target: Tensor, required: Sequence[floa
     if sufficient:
         subset, rows = batch.take(sufficient), batch.rows_of(sufficient)
         complement[:, sufficient] = subset.predict((1 - keep[:, rows]) * real[rows])
-    return torch.stack([alone, complement])
+    return torch.stack([alone, complement]), None
 
 
 def _ask_missing_complements(batch: Batch, selected: Sequence[np.ndarray], predictions: Tensor) -> None:

@@ -50,7 +50,7 @@ def summarize(rationales: Sequence[Rationale], titles: Sequence[str]) -> list[Me
             *_areas_in_words(rationale),
             "" if rationale is first else _number(rank_correlation(first.scores, rationale.scores)),
             "" if rationale is first else _number(selection_iou(first.selected(), rationale.selected())),
-            f"{rationale.seconds:.2f}",
+            f"{rationale.seconds:.2f}" if rationale.seconds else "",
         )
         for rationale, title in zip(rationales, titles, strict=True)
     ]

@@ -14,6 +14,7 @@ from models.echo import echo
 
 import rationales
 from rationales.models.batch import Noise, pack
+from rationales.models.batch.execution import counted_passes
 from rationales.models.batch.rows import distinct_rows, fold
 from rationales.models.text.tokens import TextInput
 
@@ -430,3 +431,40 @@ def _tiny(family, cache={}):  # noqa: B006  # one model for all examples
         module, tokenizer = tiny(family)
         cache[family] = module.double(), tokenizer
     return cache[family]
+
+
+class TestBaselineAlone:
+    EQUAL_LENGTHS = ("the bread was bad", "the soup was dull", "the bread was bad", "the old bridge was calm and dull")
+
+    @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "gpt2"])
+    @pytest.mark.parametrize("views", [1, 2])
+    def test_is_what_the_model_says_of_every_row_with_all_units_replaced(self, family, views):
+        model, batch = prepared(*TEXTS[:3], *self.EQUAL_LENGTHS, family=family, views=views)
+        with model.frozen():
+            assert torch.allclose(batch.predict_baseline(), batch.predict(batch.zeros()), rtol=0, atol=1e-12)
+
+    def test_of_pairs_whose_texts_have_other_lengths(self):
+        pairs = [
+            ("the bread", "the soup was dull"),
+            ("the bread was dull", "the soup"),
+            ("the soup", "the bread was bad"),
+        ]
+        model, batch = prepared(*pairs)
+        with model.frozen():
+            assert torch.allclose(batch.predict_baseline(), batch.predict(batch.zeros()), rtol=0, atol=1e-12)
+
+    def test_equal_rows_are_run_once(self):
+        model, batch = prepared(*self.EQUAL_LENGTHS)
+        same_length = len(set(batch.lengths)) < len(batch.lengths)
+        assert same_length
+        with model.frozen(), counted_passes() as passes:
+            batch.predict_baseline()
+        assert passes.forward == len(set(batch.lengths))
+
+    def test_a_padding_token_in_a_text_is_not_taken_for_another_word(self):
+        """RoBERTa counts positions by what is no padding."""
+        tokenizer = tokenizer_of("roberta")
+        texts = [f"the {tokenizer.pad_token} bread was bad", "the very bread was bad"]
+        model, batch = prepared(*texts, family="roberta")
+        with model.frozen():
+            assert torch.allclose(batch.predict_baseline(), batch.predict(batch.zeros()), rtol=0, atol=1e-12)

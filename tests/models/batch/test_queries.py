@@ -226,6 +226,18 @@ class TestCheckGradients:
             model.batch(model.encode([TextInput(TEXTS[1])])).check_gradients()
         handle.remove()
 
+    def test_a_network_is_run_once(self):
+        module, tokenizer = tiny("bert")
+        model = rationales.load(module, tokenizer)
+        passes = []
+        with model.frozen():
+            for text in TEXTS[:2]:
+                batch = model.batch(model.encode([TextInput(text)]))
+                handle = module.register_forward_hook(lambda *_arguments: passes.append(1))
+                batch.check_gradients()
+                handle.remove()
+        assert len(passes) == 1
+
     def test_a_batch_without_an_inside_says_so(self):
         batch = _Headed(Head.SOFTMAX)
         for ask in (lambda: batch.modules, batch.input_embeddings, batch.all_replaced, batch.unit_region):

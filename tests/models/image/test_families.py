@@ -8,6 +8,7 @@ import torch
 
 import rationales
 from rationales.errors import OptionError
+from rationales.models.batch import Batch
 from rationales.models.image.model import AUTOMATIC
 
 transformers = pytest.importorskip("transformers")
@@ -98,6 +99,16 @@ class TestFit:
         model = rationales.load(module_of("resnet"), processor(), fit=fit)
         result = rationales.explain(model, photograph(), options={"steps": 6})
         assert abs((result.scores != 0).sum() - read) <= 2 * (40 + 60)  # half-seen pixels along an edge
+
+    def test_scores_of_rows_are_blended_as_in_any_batch(self):
+        """The mean over baselines, 0 for padding: what `Batch.gather` computes for rows of any length."""
+        model = rationales.load(module_of("resnet"), processor(), fit="pad", baseline="black, white")
+        images = [photograph(20, 60), photograph(60, 20)]
+        batch = model.batch(model.encode([model.read(image, None) for image in images]))
+        values = torch.rand(batch.size, generator=torch.Generator().manual_seed(0))
+        for actual, expected in zip(batch.gather(values), Batch.gather(batch, values), strict=True):
+            torch.testing.assert_close(actual, expected)
+            assert (actual == 0).any()
 
     def test_padding_is_never_a_unit(self):
         model = rationales.load(module_of("resnet"), processor(), fit="pad")

@@ -11,6 +11,7 @@ from reference.prompt import token_ids
 
 import rationales
 from rationales.errors import RationalesError
+from rationales.models.prompt.baselines import FINALISTS
 from rationales.models.prompt.template import PromptTemplate, as_template
 
 LABELS = ["good", "bad"]
@@ -137,7 +138,8 @@ class TestScores:
         module, tokenizer = tiny_language_model("llama")
         model = rationales.load(module, tokenizer, labels=LABELS, template=TEMPLATE)
         values = [value for _, value in model.choice.informativeness]
-        assert values[0] <= min(values) + 0.01
+        assert values[0] <= min(values[:FINALISTS]) + 0.01
+        assert values[FINALISTS:] == sorted(values[FINALISTS:], key=lambda value: round(value, 2))
         result = rationales.explain(model, "Calm soup.", method="occlusion")
         assert result.baseline == model.baseline
         assert result.notes[0].kind == "baselines"

@@ -237,6 +237,19 @@ def test_a_word_in_the_place_of_a_hyphen_does_not_continue_the_word_before_it():
     assert ids == model.tokenizer("the", add_special_tokens=False)["input_ids"]
 
 
+def test_a_word_after_the_same_text_is_tokenised_once_with_the_same_ids(monkeypatch):
+    model = rationales.load(*tiny("bert"))
+    pairs = [(before, word) for before in ("a ", "r", "-") for word in ("the", "soup", "unheard")]
+    expected = [batch_of(model, ["a door-room"]).sources.token_ids([pair])[0] for pair in pairs]
+    sources = batch_of(model, ["a door-room"]).sources
+    tokenised = []
+    plain = type(sources)._tokenize
+    monkeypatch.setattr(type(sources), "_tokenize", lambda self, texts: tokenised.extend(texts) or plain(self, texts))
+    assert sources.token_ids(pairs[:5]) == expected[:5]
+    assert sources.token_ids([*pairs[3:], *pairs, pairs[0]]) == [*expected[3:], *expected, expected[0]]
+    assert sorted(text for text in tokenised if text in ("a the", "rthe", "-the")) == ["-the", "a the", "rthe"]
+
+
 class TestQuery:
     def test_outputs_are_those_of_single_deletions(self):
         model = rationales.load(*tiny("bert"))

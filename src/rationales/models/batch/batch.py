@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -34,7 +34,8 @@ NO_GRADIENTS = (
     "the model gives no gradients with respect to its input (it runs under no_grad, or rounds values); "
     "use a method that needs none: occlusion, shapley-sampling, kernel-shap or lime"
 )
-_differentiable: WeakSet[nn.Module] = WeakSet()  # modules that `check_gradients` need not run again
+# modules that `check_gradients` need not run again, with the kinds of batches
+_differentiable: WeakKeyDictionary[nn.Module, set[type]] = WeakKeyDictionary()
 T = TypeVar("T")
 
 
@@ -248,10 +249,10 @@ class Batch(ABC):
     def check_gradients(self) -> None:
         """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep.
 
-        A module of images is checked once.
+        A module is checked once for a kind of batch.
         """
-        module = self.modules[0] if self.grid is not None else None
-        if module is not None and module in _differentiable:
+        module = self.modules[0] if len(self.modules) == 1 else None
+        if module is not None and type(self) in _differentiable.get(module, ()):
             return
         cost = self.cost()
         row = min(range(len(cost)), key=lambda index: cost[index])
@@ -268,7 +269,7 @@ class Batch(ABC):
         if not logits.requires_grad:
             raise ModelError(NO_GRADIENTS)
         if module is not None:
-            _differentiable.add(module)
+            _differentiable.setdefault(module, set()).add(type(self))
 
     def fit(self, compute: Callable[[], T]) -> T:
         """The result of `compute`, called again with half the budget if memory runs out; results do not change."""
@@ -326,6 +327,15 @@ class Batch(ABC):
                     pieces.append(Piece(where, where % rows, network_view, max(size), packing is None, packing))
             self.plans[plan_key] = (pieces, torch.argsort(torch.cat([piece.where for piece in pieces])))
         return self.plans[plan_key]
+
+    def prepare(self, variants: int) -> None:
+        """Compute what this batch computes at its first use and keeps, for passes of this many variants of all rows.
+
+        Before a pass is recorded: nothing is computed during a recording, and if it fails, what the batch kept would
+        be memory that nothing was written to.
+        """
+        self.plan(variants, self.size[0])
+        self.unit_weights()
 
     def budget_in(self, dtype: torch.dtype) -> int:
         """The budget if `dtype` is stored for the backward pass."""
@@ -414,6 +424,10 @@ class Batch(ABC):
         with torch.no_grad():
             logits = self.logits(self.ones() if keep is None else keep)
             return self.pool(self.probabilities(logits)).mean(-2)
+
+    def predict_baseline(self) -> Tensor:
+        """(inputs, classes): class probabilities of the baselines alone, as `predict` of zeros."""
+        return self.predict(self.zeros())
 
     def score(self, target: Tensor, keep: Tensor | None = None) -> Tensor:
         """(..., S): each row's probability of its input's target class; `target` is (inputs,)."""

@@ -140,19 +140,22 @@ def outputs_under_keeps(
     variants: int | Tensor,
     *,
     output: str = "probability",
+    precise: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """(K, S): the explained output of every row under K keeps.
 
     `variants`: their number, K for all rows or (S,) per row; entries beyond a row's number are undefined. Keeps are
-    made block by block and never stored together.
+    made block by block and never stored together. `precise`: from logits to outputs in double precision, where the
+    device has it, because single precision rounds 1 - p of a certain prediction.
     """
     count = torch.as_tensor(variants, device=batch.device).expand(batch.size[0])
     max_variants, rows = int(count.max()), batch.size[0]
 
+    dtype = _output_dtype(batch, precise)
+
     def compute() -> Tensor:
-        single = torch.promote_types(batch.dtype, torch.float32)
-        values = torch.zeros(max_variants, rows, device=batch.device, dtype=single)
+        values = torch.zeros(max_variants, rows, device=batch.device, dtype=dtype)
         done = 0
         for block in batch.blocks():
             block_variants = int(count[block.row].max())
@@ -160,9 +163,9 @@ def outputs_under_keeps(
             for chunk in torch.split(all_variants, block.variants) if block_variants else ():
                 keep = keeps(block.row, chunk).to(batch.dtype)
                 piece = block.piece(len(chunk))
-                logits = batch.forward(piece, keep.flatten(0, 1), None)
+                logits = batch.forward(piece, keep.flatten(0, 1), None).to(dtype)
                 value = explained_output(batch.head, logits, target[batch.rows.input[piece.row]], output)
-                values[chunk[:, None], block.row] = value.view(len(chunk), -1).to(values.dtype)
+                values[chunk[:, None], block.row] = value.view(len(chunk), -1)
                 if progress is not None:
                     progress((done + len(block.row) * (int(chunk[-1]) + 1) / block_variants) / rows)
             done += len(block.row)
@@ -194,6 +197,7 @@ def outputs_when_deleted(
     variants: int | Tensor,
     *,
     output: str = "probability",
+    precise: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """(K, S): as `outputs_under_keeps`, with the units that are not kept deleted instead of replaced.
@@ -201,19 +205,25 @@ def outputs_when_deleted(
     Keeps are hard, 0 or 1. All variants of a row are made together, and those that are equal are run once.
     """
     count = torch.as_tensor(variants, device=batch.device).expand(batch.size[0])
-    single = torch.promote_types(batch.dtype, torch.float32)
-    values = torch.zeros(int(count.max()), batch.size[0], device=batch.device, dtype=single)
+    dtype = _output_dtype(batch, precise)
+    values = torch.zeros(int(count.max()), batch.size[0], device=batch.device, dtype=dtype)
     rows_at_once = max(1, KEEPS_AT_ONCE // (len(values) * batch.size[1]))
     for row in torch.split(torch.arange(batch.size[0], device=batch.device), rows_at_once):
         variant = torch.arange(int(count[row].max()), device=batch.device)
         needed = variant[:, None] < count[row]  # (k, R); keeps beyond a row's number repeat its first
         keep = keeps(row, variant).expand(len(variant), len(row), -1)
         keep = torch.where(needed[..., None], keep, keep[:1])
-        value = explained_output(batch.head, batch.logits_deleted(keep, row), target[batch.rows.input[row]], output)
-        values[variant[:, None], row] = value.to(values.dtype)
+        logits = batch.logits_deleted(keep, row).to(dtype)
+        values[variant[:, None], row] = explained_output(batch.head, logits, target[batch.rows.input[row]], output)
         if progress is not None:
             progress((int(row[-1]) + 1) / batch.size[0])
     return values
+
+
+def _output_dtype(batch: Batch, precise: bool) -> torch.dtype:
+    """Single precision at least; `precise`: double precision, where the device has it."""
+    double = precise and batch.device.type != "mps"
+    return torch.float64 if double else torch.promote_types(batch.dtype, torch.float32)
 
 
 def baseline_and_full_outputs(batch: Batch, target: Tensor, output: str) -> tuple[Tensor, Tensor]:

@@ -40,6 +40,11 @@ class ImageBatch(ValueBatch):
                 logits = self.logits_from(self.input_embeddings(first))
         return logits.to(self.dtype)[self.rows.mask]
 
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """(S, n) per row -> (n,) per image, the mean over baselines; nothing is read from the device."""
+        blended = torch.where(self.rows.real, values * self.rows.blend.to(values.dtype), 0.0)
+        return list(torch.zeros_like(values[: self.inputs]).index_add(0, self.rows.input, blended))
+
     def cost(self) -> list[int]:
         return [1] * self.size[0]
 

@@ -146,7 +146,7 @@ class ImageModel(ModuleModel):
         stacked = torch.stack([image.pixels for image in encoded]).to(device)
         pixels = stacked.to(dtype)
         height, width = pixels.shape[2:]
-        units, position = height * width, torch.cartesian_prod(torch.arange(height), torch.arange(width))
+        units, sides = height * width, [torch.arange(side, device=device) for side in (height, width)]
         real = torch.stack([image.real for image in encoded]).to(device)
         rows = Rows(
             input=torch.arange(count, device=device).repeat(views),
@@ -155,7 +155,7 @@ class ImageModel(ModuleModel):
             key=torch.tensor(keys, device=device).repeat(views),
             unit=torch.arange(units, device=device).expand(views * count, units),
             real=real.flatten(1).repeat(views, 1),
-            position=position.to(device=device, dtype=dtype).expand(views * count, units, 2),
+            position=torch.cartesian_prod(*sides).to(dtype).expand(views * count, units, 2),
             blend=torch.full((1, 1), 1 / views, device=device, dtype=dtype).expand(views * count, units),
         )
         batch = ImageBatch(

@@ -337,6 +337,11 @@ def scores_at_image_size(scores: Tensor, fit: Fit, image: ImageInput) -> Tensor:
     return _at_size(scores, fit, image.size)
 
 
+AXES_REMEMBERED = (
+    32  # sides of images; photographs of one collection have a few sizes, and a matrix takes up to 4 MB at 224
+)
+
+
 def _at_size(scores: Tensor, fit: Fit, size: tuple[int, int]) -> Tensor:
     rows, columns, top, left = fit.layout(*size)
     down = _axis(size[0], rows, top, fit.height, scores.device)
@@ -344,7 +349,7 @@ def _at_size(scores: Tensor, fit: Fit, size: tuple[int, int]) -> Tensor:
     return down @ scores.float() @ across.T
 
 
-@functools.lru_cache(8)
+@functools.lru_cache(AXES_REMEMBERED)
 def _axis(size: int, resized: int, begin: int, input_size: int, device: torch.device) -> Tensor:
     """(size, input_size): the weight of every pixel of the input in every pixel of the image, along one side."""
     centre = (torch.arange(size, dtype=torch.float64)[:, None] + 0.5) * resized / size

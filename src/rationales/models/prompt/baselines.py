@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ from rationales.models.text import baselines
 
 # Tried in this order, which also decides between equals; a word is tried if it is one token of the vocabulary.
 CANDIDATES = ("mean", "unk", "pad", "eos", "zero", " the", " …", "…", "...")
-LENGTHS = (4, 16, 48)  # tokens of the texts that consist of a candidate alone
+FIRST_LENGTH = 16  # tokens of the texts that consist of a candidate alone, for all candidates
+FURTHER_LENGTHS = (4, 48)  # for the finalists
+FINALISTS = 3
 DIGITS = 2  # beyond them, informativeness counts as equal
 
 
@@ -48,7 +50,8 @@ def choose_baseline(
 
     A text of one repeated embedding should leave the model undecided, and as close as possible to what it says of an
     empty text. Informativeness is the mean of the model's confidence above chance, (max_c p_c - 1/C) / (1 - 1/C), and
-    of the total variation distance to the empty text's probabilities, averaged over texts of several lengths.
+    of the total variation distance to the empty text's probabilities. All candidates are tried in texts of one length;
+    of the best, the mean over texts of several lengths decides.
     """
     embedding = network.get_input_embeddings()
     vectors: dict[str, Tensor] = {}
@@ -62,14 +65,25 @@ def choose_baseline(
     with torch.no_grad():
         empty = _probabilities(network, [None], before, after, 0)[0] if before or after else None
         max_text_tokens = limit - len(before) - len(after)
-        values = [
-            _informativeness(_probabilities(network, list(vectors.values()), before, after, length), empty)
-            for length in sorted({min(length, max_text_tokens) for length in LENGTHS})
-        ]
-    mean = torch.stack(values).mean(0).tolist()
-    order = sorted(range(len(mean)), key=lambda number: round(mean[number], DIGITS))
-    names = list(vectors)
-    return EmbeddingChoice(tuple((names[number], mean[number]) for number in order))
+
+        def measure(names: Sequence[str], length: int) -> dict[str, float]:
+            tried = [vectors[name] for name in names]
+            probabilities = _probabilities(network, tried, before, after, min(length, max_text_tokens))
+            return dict(zip(names, _informativeness(probabilities, empty).tolist(), strict=True))
+
+        values = measure(list(vectors), FIRST_LENGTH)
+        finalists = _ranked(values)[:FINALISTS]
+        further = [measure(finalists, length) for length in FURTHER_LENGTHS]
+    final = {
+        name: (values[name] + sum(by_name[name] for by_name in further)) / (1 + len(further)) for name in finalists
+    }
+    others = {name: value for name, value in values.items() if name not in final}
+    return EmbeddingChoice(tuple((name, group[name]) for group in (final, others) for name in _ranked(group)))
+
+
+def _ranked(values: Mapping[str, float]) -> list[str]:
+    """The names, the least informative first; of equal ones the first."""
+    return sorted(values, key=lambda name: round(values[name], DIGITS))
 
 
 def _probabilities(

@@ -28,18 +28,17 @@ class PromptBatch(TextBatch):
         network = self.networks[0].module
         if network in _differentiable:
             return
-        super().check_gradients()
         row = min(range(len(self.lengths)), key=lambda index: self.lengths[index])
         index = torch.tensor([row], device=self.device)
         piece = Piece(index, index, int(self.rows.view[row]), self.lengths[row], full=True)
         with torch.enable_grad():
             keep = self.ones()[index].requires_grad_()
-            logits = self.forward(piece, keep, None)
             try:
-                (gradient,) = torch.autograd.grad(logits.sum(), keep, allow_unused=True)
+                logits = self.forward(piece, keep, None)
+                gradient = torch.autograd.grad(logits.sum(), keep)[0] if logits.requires_grad else None
             except torch.OutOfMemoryError:
                 raise
-            except RuntimeError as error:
+            except RuntimeError as error:  # the model ran before without gradients, so these are the cause
                 raise ModelError(f"{NO_GRADIENTS} ({error})") from error
         if gradient is None:
             raise ModelError(NO_GRADIENTS)

@@ -1,7 +1,8 @@
-"""Attention of all rows to one shared prefix, whose keys and values are never copied.
+"""Attention of all rows to one shared prefix, whose keys and values are stored once.
 
 Rows attend to the prefix and to themselves in one softmax. What is stored for the backward pass does not depend on the
-prefix: probabilities are computed again, block by block. No gradient goes to the prefix.
+prefix: probabilities are computed again, block by block, and only a block has keys and values of the prefix for each of
+its rows. No gradient goes to the prefix.
 """
 
 from __future__ import annotations
@@ -91,45 +92,28 @@ class _SharedPrefixAttention(torch.autograd.Function):
         scale: float,
     ) -> Tensor:
         attended = torch.empty_like(query)
-        log_normaliser = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
         for ranges in _blocks(query, key, prefix_key):
-            block = _Block(query, key, prefix_key, mask, scale, ranges)
-            row_weights, prefix_weights = block.scores()
-            peak = (
-                torch.maximum(row_weights.amax(-1), prefix_weights.amax(-1))
-                if prefix_weights.shape[-1]
-                else row_weights.amax(-1)
-            )
-            row_weights, prefix_weights = (
-                row_weights.sub_(peak[..., None]).exp_(),
-                prefix_weights.sub_(peak[..., None]).exp_(),
-            )
-            total = row_weights.sum(-1) + prefix_weights.sum(-1)
-            mixed = block.times_rows(row_weights, value) + block.times_prefix(prefix_weights, prefix_value)
-            block.write(attended, mixed / total[..., None].to(mixed.dtype))
-            block.write(log_normaliser, peak + total.log())
-        ctx.save_for_backward(query, key, value, prefix_key, prefix_value, mask, attended, log_normaliser)
+            block = _Block(query, key, value, prefix_key, prefix_value, mask, scale, ranges)
+            block.write(attended, block.weights().to(value.dtype) @ block.value)
+        ctx.save_for_backward(query, key, value, prefix_key, prefix_value, mask, attended)
         ctx.scale = scale
         return attended
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, prefix_key, prefix_value, mask, attended, log_normaliser = ctx.saved_tensors
+        query, key, value, prefix_key, prefix_value, mask, attended = ctx.saved_tensors
         to_query, to_key, to_value = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        first = prefix_key.shape[1]  # no gradient goes to the prefix
         for ranges in _blocks(query, key, prefix_key):
-            block = _Block(query, key, prefix_key, mask, ctx.scale, ranges)
-            outer = block.read(gradient)
-            row_weights, prefix_weights = block.scores()
-            normaliser = block.read(log_normaliser)[..., None]
-            row_weights, prefix_weights = row_weights.sub_(normaliser).exp_(), prefix_weights.sub_(normaliser).exp_()
+            block = _Block(query, key, value, prefix_key, prefix_value, mask, ctx.scale, ranges)
+            outer, weights = block.read(gradient), block.weights()
+            to_value[block.rows] += weights[..., first:].transpose(-1, -2).to(value.dtype) @ outer
+            # the gradient of a softmax is w (g - sum of w g), and that sum is what was attended to times the gradient
             change = (outer * block.read(attended)).sum(-1, keepdim=True).float()
-            to_value[block.rows] += block.onto_rows(row_weights, outer)
-            row_weights.mul_(block.against_rows(outer, value).float().sub_(change))
-            prefix_weights.mul_(block.against_prefix(outer, prefix_value).float().sub_(change))
-            mixed = block.times_rows(row_weights, key) + block.times_prefix(prefix_weights, prefix_key)
-            block.write(to_query, mixed * ctx.scale)
-            to_key[block.rows] += block.onto_rows(row_weights, block.query) * ctx.scale
+            by_score = (outer @ block.value.transpose(-1, -2)).float().sub_(change).mul_(weights).to(key.dtype)
+            block.write(to_query, by_score @ block.key * ctx.scale)
+            to_key[block.rows] += by_score[..., first:].transpose(-1, -2) @ block.query
         return to_query, to_key, to_value, None, None, None, None
 
 
@@ -145,59 +129,48 @@ def _blocks(query: Tensor, key: Tensor, prefix_key: Tensor) -> Iterator[tuple[sl
 
 
 class _Block:
-    """Some rows and queries; tensors over queries are (groups, r, heads per group, t, ...)."""
+    """Some rows and queries; queries are (r, groups, heads per group x t, size), with the scale in them."""
 
     def __init__(
-        self, query: Tensor, key: Tensor, prefix_key: Tensor, mask: Tensor, scale: float, block: tuple[slice, slice]
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        prefix_key: Tensor,
+        prefix_value: Tensor,
+        mask: Tensor,
+        scale: float,
+        block: tuple[slice, slice],
     ) -> None:
         self.rows, self.tokens = block
         self.groups = key.shape[1]
-        self.key, self.prefix_key, self.scale = key, prefix_key, scale
-        self.query = self.read(query)
+        self.query = self.read(query) * scale
+        self.key = _behind(prefix_key, key[self.rows])  # (r, groups, P + T, size)
+        self.value = _behind(prefix_value, value[self.rows])
         of_rows = mask if len(mask) == 1 else mask[self.rows]
-        self.mask = of_rows[:, 0, self.tokens][None, :, None]  # (1, 1 or r, 1, t, T or P + T)
+        self.mask = of_rows[:, :, None, self.tokens]  # (1 or r, 1, 1, t, T or P + T)
 
     def read(self, values: Tensor) -> Tensor:
-        """(R, heads, T, ...) -> (groups, r, heads per group, t, ...)."""
+        """(R, heads, T, size) -> (r, groups, heads per group x t, size)."""
         selected = values[self.rows, :, self.tokens]
-        return _unflatten(selected, 1, (self.groups, -1)).transpose(0, 1)
+        return selected.reshape(len(selected), self.groups, -1, selected.shape[-1])
 
     def write(self, target: Tensor, values: Tensor) -> None:
         """The inverse of `read`."""
-        target[self.rows, :, self.tokens] = values.transpose(0, 1).flatten(1, 2).to(target.dtype)
+        selected = target[self.rows, :, self.tokens]
+        selected.copy_(values.view(selected.shape))
 
-    def scores(self) -> tuple[Tensor, Tensor]:
-        """Masked scores of the rows' own keys (..., T) and of the prefix (..., P), in single precision."""
-        row_scores = self.against_rows(self.query, self.key).float().mul_(self.scale)
-        prefix_scores = self.against_prefix(self.query, self.prefix_key).float().mul_(self.scale)
-        prefix = self.mask.shape[-1] - row_scores.shape[-1]
-        row_scores += self.mask[..., prefix:]
-        if prefix:
-            prefix_scores += self.mask[..., :prefix]
-        return row_scores, prefix_scores
+    def weights(self) -> Tensor:
+        """(r, groups, heads per group x t, P + T): the probabilities of attention, in single precision."""
+        scores = (self.query @ self.key.transpose(-1, -2)).float()
+        by_head = _unflatten(scores, 2, (-1, self.mask.shape[3]))
+        by_head[..., scores.shape[-1] - self.mask.shape[-1] :] += self.mask
+        return scores.softmax(-1)
 
-    def against_rows(self, left: Tensor, right: Tensor) -> Tensor:
-        """(groups, r, h, t, size), (R, groups, T, size) -> (groups, r, h, t, T): products with every token of a row."""
-        per_row = right[self.rows].transpose(0, 1).transpose(-1, -2)  # (groups, r, size, T)
-        return _unflatten(left.flatten(2, 3) @ per_row, 2, left.shape[2:4])
 
-    def against_prefix(self, left: Tensor, right: Tensor) -> Tensor:
-        """(groups, r, h, t, size), (groups, P, size) -> (groups, r, h, t, P)."""
-        return _unflatten(left.flatten(1, 3) @ right.transpose(-1, -2), 1, left.shape[1:4])
-
-    def times_rows(self, weights: Tensor, values: Tensor) -> Tensor:
-        """(groups, r, h, t, T), (R, groups, T, size) -> (groups, r, h, t, size): weighted sums over a row's tokens."""
-        per_row = values[self.rows].transpose(0, 1)
-        return _unflatten(weights.flatten(2, 3).to(values.dtype) @ per_row, 2, weights.shape[2:4])
-
-    def times_prefix(self, weights: Tensor, values: Tensor) -> Tensor:
-        """(groups, r, h, t, P), (groups, P, size) -> (groups, r, h, t, size)."""
-        return _unflatten(weights.flatten(1, 3).to(values.dtype) @ values, 1, weights.shape[1:4])
-
-    def onto_rows(self, weights: Tensor, values: Tensor) -> Tensor:
-        """(groups, r, h, t, T), (groups, r, h, t, size) -> (r, groups, T, size): sums over heads and queries."""
-        flat = weights.flatten(2, 3).to(values.dtype).transpose(-1, -2)
-        return (flat @ values.flatten(2, 3)).transpose(0, 1)
+def _behind(prefix: Tensor, own: Tensor) -> Tensor:
+    """(groups, P, size), (r, groups, T, size) -> (r, groups, P + T, size), for the time of a block."""
+    return torch.cat([prefix.to(own.dtype).expand(len(own), -1, -1, -1), own], 2)
 
 
 def _unflatten(values: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:

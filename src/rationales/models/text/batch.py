@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rationales.errors import OptionError
 from rationales.models.batch import Batch, Noise, Packing, Piece, pack
 from rationales.models.batch.execution import limited_threads, output_replaced, record_passes, weight_count
-from rationales.models.batch.rows import normal
+from rationales.models.batch.rows import distinct_rows, normal
 from rationales.models.classes import output_logits
 from rationales.models.fast import attention, packed
 from rationales.models.fast.attention import row_lengths
@@ -82,6 +82,8 @@ class TextBatch(Batch):
     lengths: list[int]
     unit: str = "word"  # what a unit is: word, token or sentence
     sources: TextSources | None = None  # the texts; None: words can be kept or replaced, but not deleted or rewritten
+    # what a method keeps of its pass of the full inputs; derived batches have nothing
+    first_pass: Any = field(default=None, init=False, repr=False)
 
     deletes_units: ClassVar[bool] = True
     input_axes: ClassVar[int] = 2
@@ -111,6 +113,40 @@ class TextBatch(Batch):
             return mixed + noise.scale * size.sqrt()[:, None, None] * is_unit * unit_noise
 
         return self._logits(piece, blend)
+
+    def predict_baseline(self) -> Tensor:
+        """(inputs, classes): class probabilities of the baselines alone.
+
+        Rows of equal length differ by their words only, all of which are replaced: of encoders that read nothing but
+        embeddings, equal ones go through the model once.
+        """
+        if self.size[0] == 1 or self.rows.contrast is not None:
+            return super().predict_baseline()
+        if not all(packed.can_pack(network.module) for network in self.networks):
+            return super().predict_baseline()
+        first, inverse = self._distinct_baselines()
+        logits = torch.empty(len(first), self.classes, device=self.device, dtype=self.dtype)
+
+        def compute() -> None:
+            for piece in self.pieces(first):
+                logits[piece.where] = self.forward(piece, logits.new_zeros(len(piece.row), self.size[1]), None)
+
+        work = self.weights() * sum(self.lengths[row] for row in first.tolist())
+        with torch.no_grad(), limited_threads(work) if self.device.type == "cpu" else nullcontext():
+            self.fit(compute)
+            return self.pool(self.probabilities(logits[inverse])).mean(-2)
+
+    def _distinct_baselines(self) -> tuple[Tensor, Tensor]:
+        """`distinct_rows` of the rows with every unit replaced.
+
+        What is left of a unit is whether its token is that of padding, by which some encoders count positions.
+        """
+        is_unit = self.owner < self.size[1]
+        padding = -1 if self.sources is None else self.sources.padding
+        ids = torch.where(is_unit, torch.where(self.ids == padding, -2, -1), self.ids)
+        columns = [ids, self.attention.sum(1, keepdim=True), self.rows.view[:, None]]
+        columns += [] if self.types is None else [self.types]
+        return distinct_rows(torch.cat(columns, 1))
 
     def _logits(self, piece: Piece, change: Callable[[Tensor], Tensor]) -> Tensor:
         row, size = piece.row, piece.size

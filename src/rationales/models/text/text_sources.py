@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ class TextSources:
     tokenizer: Any
     limit: int  # tokens of a row
     padding: int  # token id
+    _known: dict[tuple[str, str], list[int]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def contexts(self) -> tuple[list[str], list[np.ndarray]]:
@@ -39,8 +40,15 @@ class TextSources:
         """Token ids of each (text before the word, word), as they are in a text; see `preceding`.
 
         A word never continues the one before it: after a letter, or where the tokenizer joins the two, its ids are
-        those of the word alone.
+        those of the word alone. Each combination is tokenised once in the life of the batch, since the same words are
+        proposed for many places.
         """
+        new = [pair for pair in dict.fromkeys(words) if pair not in self._known]
+        if new:
+            self._known.update(zip(new, self._tokenized(new), strict=True))
+        return [self._known[pair] for pair in words]
+
+    def _tokenized(self, words: Sequence[tuple[str, str]]) -> list[list[int]]:
         befores = sorted({before for before, _ in words})
         joined, alone, before_ids = (
             self._tokenize(texts)

@@ -305,8 +305,12 @@ class Cuts:
 
 def cuts(units: Sequence[Unit]) -> Cuts:
     """Where spans of these words (of both texts of a pair) would cut a phrase."""
-    texts, *numbers = zip(*units, strict=True) if units else ((), (), (), ())
-    starts, stops, text_index = np.array(numbers, np.int64).reshape(3, -1)
+    texts = list(
+        map(operator.itemgetter(0), units)
+    )  # no transposition by zip: an iterator for each word wakes the collector
+    starts, stops, text_index = (
+        np.fromiter(map(operator.itemgetter(field), units), np.int64, len(units)) for field in (1, 2, 3)
+    )
     traits = np.fromiter(map(_traits, texts), np.int64, len(texts))
     text_starts = np.diff(text_index, prepend=text_index[:1]) != 0  # the first word of the second text
     joints = _joints(traits, starts, stops, text_starts)

@@ -302,7 +302,7 @@ def _provenance(rationale: Rationale) -> str:
         "Baseline": rationale.baseline,
         "Model": rationale.model,
         "Labels": ", ".join(rationale.labels) if not _is_image(rationale) else _labels(rationale),
-        "Seconds": f"{rationale.seconds:.2f}",
+        "Seconds": f"{rationale.seconds:.2f}" if rationale.seconds else "",  # a corpus run does not store it
         **{f"Version of {name}": version for name, version in rationale.versions.items()},
     }
     known = {name: value for name, value in facts.items() if value}

@@ -181,7 +181,8 @@ def _summary(rationale: Rationale) -> str:
         facts.append(wording.count(rationale.steps, "step") + stop)
     if rationale.segments > 1:
         facts.append(wording.count(rationale.segments, "segment"))
-    facts.append(f"{rationale.seconds:.1f} s")
+    if rationale.seconds:  # a corpus run does not store it
+        facts.append(f"{rationale.seconds:.1f} s")
     return " · ".join(facts)
 
 
