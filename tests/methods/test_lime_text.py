@@ -8,6 +8,7 @@ import torch
 from families import tiny
 from reference import rivals
 from reference.marginalization import fill_all_at_once, fill_one_by_one
+from tokenizers import normalizers
 
 import rationales
 from methods.fillers import filler_folder, known_filler, language_model, tiny_filler
@@ -97,6 +98,35 @@ def test_a_filler_that_knows_the_text_leaves_nothing_to_explain():
     assert np.allclose(rationales.explain(model, "a soup i", method="lime-bert", options=options).scores, 0, atol=1e-6)
     deleted = rationales.explain(model, "a soup i", method="lime-text", target="found").scores
     assert deleted[[0, 2]].min() > 10 * abs(deleted[1])
+
+
+def test_coefficients_by_hand():
+    """The log-odds are 12 (share - 1/2): either word adds 6. A word that the filler brings back adds 0."""
+    model = rationales.load(*keyword_model("a", "i"))
+    plain = {"samples": SAMPLES, "kernel": 0.0, "ridge": 0.0, "output": "log-odds"}
+    other_words = known_filler({position: {"soup": 0.9, "bread": 0.1} for position in range(3)})
+    knows_the_first = known_filler({0: {"a": 1.0}, 1: {"soup": 1.0}, 2: {"soup": 1.0}})
+    for method, options, expected in (
+        ("lime-text", {}, [6.0, 0.0, 6.0]),
+        ("lime-bert", {"filler": other_words}, [6.0, 0.0, 6.0]),
+        ("lime-bert", {"filler": knows_the_first}, [0.0, 0.0, 6.0]),
+    ):
+        result = rationales.explain(model, "a soup i", method=method, target="found", options=plain | options)
+        assert result.scores.tolist() == pytest.approx(expected, abs=1e-3), method
+
+
+def test_a_word_that_the_filler_drops_is_deleted():
+    """The filler's normaliser removes the symbol, so that there is nothing to mask; it knows the other word."""
+    module, tokenizer = tiny("roberta")
+    model, text = rationales.load(module, tokenizer), "the ☀"
+    filler = known_filler({0: {"the": 1.0}})
+    filler[1].backend_tokenizer.normalizer = normalizers.Replace("☀", "")
+    options = {"samples": SAMPLES, "filler": filler}
+    result = rationales.explain(model, text, method="lime-bert", target=0, options=options)
+    (kept,) = kept_words(model, [text])
+    texts = [(["the", "☀"] if row[1] else ["the"], row) for row in kept]
+    assert np.allclose(result.scores, expected_scores(classifier_of(module, tokenizer, 0), texts, kept), atol=1e-4)
+    assert abs(result.scores[1]) > 1e-3
 
 
 @pytest.mark.parametrize("method", ["lime-text", "lime-bert"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import pytest
@@ -66,14 +67,76 @@ def test_meaningful_perturbation_is_a_literal_loop_of_adam(game):
 
 
 @functools.cache
-def _matrix(side):
+def _matrix(side, blur=0.625 * CELL):
     """(pixels, cells): the literal up-sampling and blur of every cell by itself."""
     columns = []
     for number in range(side * side):
         cells = np.zeros(side * side)
         cells[number] = 1
-        columns.append(perturbation.upsampled(cells.reshape(side, side), (SIDE, SIDE), CELL, 0.625 * CELL).flatten())
+        columns.append(perturbation.upsampled(cells.reshape(side, side), (SIDE, SIDE), CELL, blur).flatten())
     return torch.from_numpy(np.stack(columns, 1))
+
+
+@pytest.mark.parametrize("game", ["deletion", "preservation", "hybrid"])
+def test_extremal_perturbation_is_a_literal_loop_of_adam(game):
+    """Eq. 4 on one picture and one baseline: log-odds less the area's penalty, whose weight grows a hundredfold twice.
+
+    The smooth maximum of Eq. 6 and 7 is written out over all pairs of cells; at the end the logits are shifted until
+    their mean is the area, by bisection.
+    """
+    steps, area, module = 6, 0.3, network().double()
+    model = model_of(module, baselines=("black",))
+    noise = np.random.default_rng(0).integers(-20, 20, PICTURES[0].shape)
+    encoded = model.encode([model.read((PICTURES[0] + noise).clip(0, 255).astype(np.uint8), None)])
+    options = {"game": game, "steps": steps, "cell": CELL, "areas": str(area), "width": 0.5}
+    with model.frozen():
+        batch = model.batch(encoded)
+        scores = build("extremal-perturbation", options, "image").scores(batch, torch.tensor([1])).scores
+        pixels, baseline = batch.values[0].double(), batch.baseline_values[0].double()
+    side = SIDE // CELL
+    place = torch.cartesian_prod(torch.arange(side), torch.arange(side)).double()
+    squares = (place[:, None] - place).square().sum(-1)  # (cells, cells)
+    kernel, near = torch.exp(-squares / (2 * 0.5**2)), squares <= (3 * 0.5) ** 2
+    resample = _matrix(side, 0.0)
+    cells = torch.ones(side * side, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([cells], lr=0.05)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 0.05 * (1 + math.cos(math.pi * step / steps)) / 2
+        optimizer.zero_grad()
+        keep = _literal_keep(cells, kernel, near, resample)
+        q = _bisected(lambda q, keep=keep: torch.sigmoid((keep.detach() - q) / 0.03).mean() > area)
+        reference = torch.sigmoid((keep.detach() - q) / 0.03)
+        weight = 1000 * 1e-4 ** max(0.0, 1 - step / (0.5 * steps))
+        loss = weight * (keep - reference).square().mean()
+        mask = keep.view(SIDE, SIDE)
+        for shown, sign, played in ((mask, -1, game != "deletion"), (1 - mask, 1, game != "preservation")):
+            if played:
+                p = module(shown * pixels[None] + (1 - shown) * baseline[None]).softmax(-1)[0, 1]
+                loss = loss + sign * (p.log() - (1 - p).log())
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            cells.clamp_(0, 1)
+    z = torch.logit(_literal_keep(cells.detach(), kernel, near, resample).clamp(1e-6, 1 - 1e-6))
+    expected = torch.sigmoid(z - _bisected(lambda q: torch.sigmoid(z - q).mean() > area, 40.0))
+    assert np.ptp(expected.numpy()) > 0.05  # the mask has a shape
+    assert np.allclose(scores[0].numpy(), expected.numpy(), atol=1e-4)
+
+
+def _literal_keep(cells, kernel, near, resample):
+    """(pixels,): the smooth maximum over neighbouring cells, up-sampled."""
+    values = kernel * cells
+    share = torch.where(near, 20 * values, -torch.inf).softmax(1)
+    return resample @ (share * values).sum(1)
+
+
+def _bisected(too_large, reach=2.0):
+    """The number at which a mean that falls with it is no longer too large."""
+    low, high = -reach, reach
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_large(middle) else (low, middle)
+    return (low + high) / 2
 
 
 @pytest.mark.parametrize("area", [0.1, 0.3])

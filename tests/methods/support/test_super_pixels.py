@@ -17,6 +17,7 @@ from skimage import segmentation
 from rationales.errors import OptionError
 from rationales.methods import build
 from rationales.methods.support.feature_groups import feature_groups
+from rationales.methods.support.quickshift import quickshift
 from rationales.methods.support.super_pixels import super_pixels
 from rationales.pipeline.explain import explain
 
@@ -30,40 +31,61 @@ def batch_of(pictures=PICTURES, **arguments):
     return model, model.batch(model.encode([model.read(picture, None) for picture in pictures]))
 
 
-def tensor(picture):
-    return torch.from_numpy(picture).permute(2, 0, 1)
+def divided(picture, kind, count, real=None):
+    """(H, W): the super-pixels of one picture."""
+    real = torch.ones(picture.shape[:2], dtype=torch.bool) if real is None else real
+    return super_pixels(torch.from_numpy(picture).permute(2, 0, 1)[None], real[None], kind, count)[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestSegments:
     def test_no_pixel_of_the_square_shares_a_segment_with_one_outside(self, kind):
-        labels = super_pixels(tensor(scene(9, 13, side=10)), torch.ones(SIDE, SIDE, dtype=torch.bool), kind, 196)
+        labels = divided(scene(9, 13, side=10), kind, 196)
         inside = torch.zeros(SIDE, SIDE, dtype=torch.bool)
         inside[9:19, 13:23] = True
         assert not {*labels[inside].tolist()} & {*labels[~inside].tolist()}
         assert sorted(labels.unique().tolist()) == list(range(int(labels.max()) + 1))
 
     def test_the_range_of_the_pixels_plays_no_part(self, kind):
-        picture, real = tensor(scene()), torch.ones(SIDE, SIDE, dtype=torch.bool)
-        scaled = (picture / 255 - 0.45) / 0.25
-        assert torch.equal(super_pixels(picture, real, kind, 100), super_pixels(scaled, real, kind, 100))
+        picture = scene()
+        assert torch.equal(divided(picture, kind, 100), divided((picture / 255 - 0.45) / 0.25, kind, 100))
 
     def test_padding_belongs_to_no_segment(self, kind):
         real = torch.zeros(SIDE, SIDE, dtype=torch.bool)
         real[:, : SIDE // 2] = True
-        labels = super_pixels(tensor(scene()), real, kind, 100)
+        labels = divided(scene(), kind, 100, real)
         assert not labels[~real].any()
         assert sorted(labels[real].unique().tolist()) == list(range(int(labels.max()) + 1))
 
 
 def test_quickshift_is_lime_s_at_224_pixels():
     picture = np.kron(scene(), np.ones((7, 7, 1))).astype(np.uint8)
-    real = torch.ones(224, 224, dtype=torch.bool)
     low, high = picture.min(), picture.max()
     expected = segmentation.quickshift((picture - low) / (high - low), kernel_size=4, max_dist=200, ratio=0.2, rng=0)
-    labels = super_pixels(tensor(picture), real, "quickshift", 0).numpy()
+    labels = divided(picture, "quickshift", 0).numpy()
     assert labels.max() + 1 == len(np.unique(expected))
     assert len(np.unique(labels * (expected.max() + 1) + expected)) == labels.max() + 1  # the same partition
+
+
+@pytest.mark.parametrize(("kernel_size", "max_distance", "ratio"), [(1.0, 4.0, 1.0), (1.3, 50.0, 0.2), (2.0, 6.0, 0.5)])
+def test_our_quickshift_equals_that_of_scikit_image(kernel_size, max_distance, ratio):
+    generator = np.random.default_rng(3)
+    noisy = np.clip(scene() / 255 + generator.normal(scale=0.02, size=(SIDE, SIDE, 3)), 0, 1)
+    pictures = [noisy[:20, :29], generator.random((20, 29, 3)), np.full((20, 29, 3), 0.3)]
+    expected = [
+        segmentation.quickshift(picture, kernel_size=kernel_size, max_dist=max_distance, ratio=ratio, rng=0)
+        for picture in pictures
+    ]
+    stacked = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2)
+    assert np.array_equal(quickshift(stacked, kernel_size, max_distance, ratio).numpy(), np.stack(expected))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_quickshift_without_scikit_image_is_the_same(channels, monkeypatch):
+    picture = scene()[..., :channels]
+    expected = divided(picture, "quickshift", 0)
+    monkeypatch.setattr("rationales.methods.support.super_pixels.find_spec", lambda _name: None)
+    assert torch.equal(divided(picture, "quickshift", 0), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)

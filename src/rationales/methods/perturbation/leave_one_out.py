@@ -39,10 +39,10 @@ class LeaveOneOut(Method):
         values = on_scale(probabilities, self.output)
         full = values.gather(0, counts[None])  # (1, S)
         drop = (full - values)[: batch.size[1]].T  # (S, n)
-        return Attribution(torch.where(batch.rows.real, drop, 0.0).to(probabilities.dtype))
+        return Attribution(torch.where(batch.rows.real, drop, 0.0).to(torch.promote_types(batch.dtype, torch.float32)))
 
     @abstractmethod
     def probabilities(
         self, batch: Batch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
     ) -> Tensor:
-        """(K, S): the target's probability under every keep."""
+        """(K, S): the target's probability under every keep, in double precision where the device has it."""

@@ -24,4 +24,4 @@ class LooEmpty(LeaveOneOut):
     def probabilities(
         self, batch: Batch, target: Tensor, keeps: Keeps, variants: Tensor, progress: Progress | None
     ) -> Tensor:
-        return outputs_when_deleted(batch, target, keeps, variants, progress=progress)
+        return outputs_when_deleted(batch, target, keeps, variants, precise=True, progress=progress)

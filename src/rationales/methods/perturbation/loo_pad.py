@@ -33,4 +33,4 @@ class LooPad(LeaveOneOut):
                 f"{self.name} needs a tokenizer with a {self.baseline} token, and this one has none; use loo-empty"
             )
             raise OptionError(message) from None
-        return outputs_under_keeps(replaced, target, keeps, variants, progress=progress)
+        return outputs_under_keeps(replaced, target, keeps, variants, precise=True, progress=progress)

@@ -97,10 +97,7 @@ def _super_pixel_groups(batch: Batch, segments: str, count: int) -> FeatureGroup
     images = batch.input_embeddings(distinct)
     if images.dim() != 4 or batch.grid is None:
         raise OptionError(f"segments={segments} divides images; for spectrograms and sounds use segments=grid")
-    labels = [
-        super_pixels(image, real.view(batch.grid), segments, count)
-        for image, real in zip(images.cpu(), batch.rows.real[distinct].cpu(), strict=True)
-    ]
-    member = torch.stack(labels).flatten(1).to(batch.device)[batch.rows.mask]
+    labels = super_pixels(images, batch.rows.real[distinct].view(-1, *batch.grid), segments, count)
+    member = labels.flatten(1)[batch.rows.mask]
     number = torch.arange(int(member.max()) + 1, device=batch.device)
     return FeatureGroups(member, number <= member.amax(1, keepdim=True), None)
