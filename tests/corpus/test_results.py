@@ -190,7 +190,9 @@ class TestCommands:
         assert [(event["event"], event.get("records")) for event in events] == [
             ("start", None), ("shard", 4), ("shard", 6), ("end", 6)]  # fmt: skip
         assert "nothing was to be done" in command(*arguments).stdout
-        assert texts(6)[2] in re.sub(r"\[\[|\]\]", "", command("show", "out", "r2").stdout)
+        shown = command("show", "out", "r2").stdout
+        assert texts(6)[2] in re.sub(r"\[\[|\]\]", "", shown)
+        assert "0.0 s" not in shown, "the time is not stored"
         assert json.loads(command("show", "out", "#2", "--json").stdout)["name"] == "r2"
         assert command("report", "out").exit_code == 0
         assert (tmp_path / "out" / "report" / "index.html").is_file()

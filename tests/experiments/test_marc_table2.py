@@ -28,6 +28,7 @@ from rationales.models.image.reading import Fit
 QUICK = {
     "marc": {"steps": 4, "cell": 8},
     "marc-default": {"steps": 6},
+    "marc-fine": {"steps": 6},
     "m-perturb": {"steps": 3, "cell": 8},
     "extremal": {"steps": 3, "cell": 8, "areas": "0.2"},
     "integrated-gradients": {"steps": 3},

@@ -116,7 +116,12 @@ class TestTexts:
         assert max(shares) == 1.0
 
     def test_the_same_seed_gives_the_same_verdicts(self, run):
-        again = dry_run(texts(), methods=[OCCLUSION], training=QUICK | {"epochs": 25}, inputs=12)
+        reported = []
+        again = dry_run(
+            texts(), methods=[OCCLUSION], training=QUICK | {"epochs": 25}, inputs=12, on_result=reported.append
+        )
+        assert [len(result.methods) for result in reported] == list(range(1, 1 + len(again.plants[0].methods)))
+        assert reported[-1].methods == again.plants[0].methods
         first, second = run[0].plants[0].methods[0], again.plants[0].methods[0]
         assert [explained.planted.example.text for explained in first.explained] == [
             explained.planted.example.text for explained in second.explained

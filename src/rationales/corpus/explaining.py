@@ -25,6 +25,7 @@ from rationales.errors import InputError, OptionError, RationalesError
 from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.methods import Method
+from rationales.models.batch.execution import garbage_collection_paused
 from rationales.models.kinds import kind_named
 from rationales.models.load import load
 from rationales.models.model import Model
@@ -136,11 +137,14 @@ def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenanc
     failures: dict[int, BadRecord] = {}
     for method in request.methods:
         records = [record for record in shard.records if record.position not in failures]
-        for record, outcome in zip(records, explain_records(model, records, method, request), strict=True):
-            if isinstance(outcome, BadRecord):
-                failures[record.position] = outcome
-            else:
-                results[record.position].append(row_of(record, method.title, outcome))
+        outcomes = explain_records(model, records, method, request)
+        with garbage_collection_paused():
+            for record, outcome in zip(records, outcomes, strict=True):
+                if isinstance(outcome, BadRecord):
+                    failures[record.position] = outcome
+                else:
+                    results[record.position].append(row_of(record, method.title, outcome))
+        del outcomes  # their memory is needed for what follows
     rows = [row for position in sorted(results) if position not in failures for row in results[position]]
     units = sum(len(row["scores"]) for row in rows)
     bad_records = sorted([*shard.bad_records, *failures.values()], key=lambda bad: bad.position)

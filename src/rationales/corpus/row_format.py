@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from operator import sub
+from operator import itemgetter, sub
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,7 @@ def _rule_text(rule: Rule) -> str:
 
 
 def _text_columns(rationale: Rationale) -> dict[str, Any]:
-    _, starts, ends, text_indices = zip(*rationale.words, strict=True)
+    starts, ends, text_indices = (list(map(itemgetter(field), rationale.words)) for field in (1, 2, 3))
     spans = rationale.spans()
     span_scores = shortened(np.array([span.score for span in spans])).tolist()
     return {

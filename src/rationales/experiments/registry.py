@@ -285,7 +285,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "of resnet-50, efficientnet-lite0, mobilenet-v2 and vit-birds (--model: only these, separated by commas)",
             rows=_marc_table2_rows,
             run=_marc_table2,
-            accepted_options=("model",),
+            accepted_options=("model", "tf32"),
         ),
         Experiment(
             name="marc-figures",

@@ -62,7 +62,7 @@ def with_best_baseline(spec: MethodSpec) -> MethodSpec:
     """The method with the baseline that serves it best on validation pictures, of all candidates of the rule and more.
 
     Every candidate alone, the three that the rule chooses for each picture, and as many pictures (for SHAP, as in the
-    paper, 20).
+    paper, the whole set).
     """
     count = spec.background or BASELINE_COUNT
     choices: list[tuple[str, tuple[str, ...], int]] = [(name, (name,), 0) for name in CANDIDATES]
@@ -86,7 +86,8 @@ def with_best_baseline(spec: MethodSpec) -> MethodSpec:
 
 
 # Appendix B.2: SmoothGrad with 50 copies, LIME with its default of 1,000 samples, SHAP's GradientExplainer with its
-# default of 200 samples and pictures of the test set as background. LIME and KernelSHAP use LIME's super-pixels.
+# default of 200 samples and the test set as background: about 200 pictures, each of which is used once. LIME and
+# KernelSHAP use LIME's super-pixels.
 _PICTURE_METHODS: dict[str, MethodSpec] = {
     spec.key: spec
     for spec in (
@@ -94,8 +95,8 @@ _PICTURE_METHODS: dict[str, MethodSpec] = {
         MethodSpec("smooth-grad", "SmoothGrad", "paper", "smooth-grad", _LOGIT | {"samples": 50}, cost=150),
         MethodSpec("grad-cam", "GradCAM", "paper", "grad-cam", _LOGIT),
         MethodSpec("lime", "LIME", "paper", "lime", _SUPER_PIXELS | {"samples": 1000}, _MEAN, cost=1000),
-        MethodSpec("shap", "SHAP", "paper", "gradient-shap", _LOGIT | {"samples": 10, "noise": 0.0}, background=20,
-                   cost=600),
+        MethodSpec("shap", "SHAP", "paper", "gradient-shap", _LOGIT | {"samples": 1, "noise": 0.0},
+                   background=SHAP_SAMPLES, cost=600),
         MethodSpec(MARC, "MaRC", "marc", "marc", cost=12 * _STEPS),
         MethodSpec("marc-mask-only", "MaRC, mask alone", "marc", "marc", {"mask_weight": 1.0, "level_weight": 0.0},
                    cost=6 * _STEPS),

@@ -31,6 +31,8 @@ from rationales.models.image.model import ImageModel
 
 PROTOCOL = "marc-images"
 NOT_APPLICABLE = "not applicable"  # option of a row that holds the reason
+FAMILY, ACCURACY, PRECISION = "family of the network", "accuracy", "forward passes"  # entries of a table's versions
+HALF = "half"  # precision
 
 
 @dataclass(eq=False)
@@ -62,7 +64,7 @@ class ModelRun:
             began = time.perf_counter()
             share = self._cost(spec) / total
             progress = None if report is None else _progress_share(report, done, share)
-            self.rows[spec.key] = self._row(spec, progress)
+            self.rows[spec.key] = self.measure(spec, progress)
             done += share
             self._write()
             self._tell(f"{self.model.name}: {_line(self.rows[spec.key])}  ({time.perf_counter() - began:.1f} s)")
@@ -72,8 +74,9 @@ class ModelRun:
         """The rows so far, in the order of the table."""
         prepared = self._evaluation(())
         rows = [self.rows[spec.key] for spec in specs if spec.key in self.rows]
-        table = prepared.table([replace(row, options=dict(row.options)) for row in rows], self._remarks(rows))
-        return replace(table, versions={**table.versions, **self._fingerprints(specs)})
+        table = prepared.table([replace(row, options=dict(row.options)) for row in rows])
+        facts = {**self._fingerprints(specs), ACCURACY: f"{self.accuracy():.6f}"}
+        return with_remarks(replace(table, versions={**table.versions, **facts}))
 
     def accuracy(self) -> float:
         """Share of the pictures that the model classifies correctly."""
@@ -85,17 +88,12 @@ class ModelRun:
         names = {type(submodule).__name__.lower() for submodule in self.model.module.modules()}
         return TRANSFORMER if any("attention" in name for name in names) else CONVOLUTIONAL
 
-    def passes(self, spec: PictureRow, row: TableRow) -> float:
-        """Forward passes for each picture; of an optimisation, by its mean number of steps."""
-        per_step = 2.0 * len(MARC_PRESETS[self.family][1]) if spec.key == MARC else spec.passes
-        return per_step * (1.0 if math.isnan(row.steps) else row.steps)
-
     def _cost(self, spec: PictureRow) -> float:
         """Approximate work of a row, in forward passes; measuring takes 19 levels, 4 baselines and both sides."""
         steps = {"marc": 400, "meaningful-perturbation": 300, "extremal-perturbation": 1800}.get(spec.method, 1)
         return 152 + spec.passes * steps * (3 if spec.backward else 1)
 
-    def _row(self, spec: PictureRow, progress: Callable[[float], None] | None) -> TableRow:
+    def measure(self, spec: PictureRow, progress: Callable[[float], None] | None = None) -> TableRow:
         """The row of a method, or one without values where the method does not apply to the model."""
         if spec.needs_relu and self.family == TRANSFORMER:
             reason = "a transformer has no ReLUs, and without them it is the plain gradient"
@@ -126,19 +124,6 @@ class ModelRun:
             )  # fmt: skip
         return self._prepared[baselines]
 
-    def _remarks(self, rows: Sequence[TableRow]) -> list[str]:
-        remarks = [f"The model classifies {100 * self.accuracy():.1f} % of these pictures correctly."]
-        if self._in_half_precision():
-            remarks.append("Forward passes without gradients ran in half precision.")
-        for row in rows:
-            if NOT_APPLICABLE in row.options:
-                remarks.append(f"{row.title}: n/a ({row.options[NOT_APPLICABLE]}).")
-            elif row.method == "marc" and not math.isnan(row.settled) and row.options.get("stop") != "steps":
-                remarks.append(
-                    f"{row.title}: {row.steps:.0f} steps on average; its rule ended {row.settled:.0%} of them."
-                )
-        return remarks
-
     def _in_half_precision(self) -> bool:
         """Whether what needs no gradients runs on a copy in half precision."""
         settings = self._evaluation(()).settings
@@ -147,8 +132,9 @@ class ModelRun:
     def _fingerprints(self, specs: Sequence[PictureRow]) -> dict[str, str]:
         """What must be equal for rows of two runs to belong to one table: weights, and of each row code and options."""
         codes = {f"code of {spec.key}": self._code(spec) for spec in specs}
-        precision = "half" if self._in_half_precision() else "single"
-        return {"weights": model_fingerprint(self.model)[:16], "forward passes": precision, **codes}
+        precision = HALF if self._in_half_precision() else "single"
+        weights = model_fingerprint(self.model)[:16]
+        return {"weights": weights, PRECISION: precision, FAMILY: self.family, **codes}
 
     def _code(self, spec: PictureRow) -> str:
         settings = sorted(self.options.get(spec.key, {}).items())
@@ -177,7 +163,7 @@ class ModelRun:
             return
         mine = self._fingerprints(specs)
         names = tuple(self._evaluation(()).names)
-        same_model = all(old.versions.get(name) == mine[name] for name in ("weights", "forward passes"))
+        same_model = all(old.versions.get(name) == mine[name] for name in ("weights", PRECISION))
         if not same_model or (old.inputs, old.seed) != (names, self.request.seed):
             self._tell(f"{path} is of other weights or pictures, another precision or seed; it is written anew")
             return
@@ -190,6 +176,19 @@ class ModelRun:
     def _tell(self, line: str) -> None:
         if self.request.log is not None:
             self.request.log(line)
+
+
+def with_remarks(table: Table) -> Table:
+    """The table with what a reader should know: accuracy, precision, rows that do not apply, how masks stopped."""
+    remarks = [f"The model classifies {100 * float(table.versions[ACCURACY]):.1f} % of these pictures correctly."]
+    if table.versions[PRECISION] == HALF:
+        remarks.append("Forward passes without gradients ran in half precision.")
+    for row in table.rows:
+        if NOT_APPLICABLE in row.options:
+            remarks.append(f"{row.title}: n/a ({row.options[NOT_APPLICABLE]}).")
+        elif row.method == "marc" and not math.isnan(row.settled) and row.options.get("stop") != "steps":
+            remarks.append(f"{row.title}: {row.steps:.0f} steps on average; its rule ended {row.settled:.0%} of them.")
+    return replace(table, remarks=(*table.remarks, *remarks))
 
 
 def _progress_share(report: Callable[[float], None], begin: float, share: float) -> Callable[[float], None]:

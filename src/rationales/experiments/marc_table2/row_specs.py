@@ -14,6 +14,8 @@ METRICS = ("sufficiency", "comprehensiveness", "inside-top", "pointing")
 PAPER_METRICS = ("sufficiency", "comprehensiveness")
 MARC, DEFAULT, RANDOM, GAUSSIAN = "marc", "marc-default", "random", "centred-gaussian"
 BLUR = ("blur-10",)
+# Less connected regions than the default's, and more faithful ones (docs/images.md, section on presets).
+FINE_CELLS = {"cell": 8, "initial_sigma": 80.0, "mask_weight": 0.0, "steps": 200}
 TRANSFORMER, CONVOLUTIONAL = "transformer", "convolutional"  # families of networks
 
 
@@ -85,6 +87,7 @@ _PAPER = (
 )  # fmt: skip
 _FURTHER = (
     PictureRow(DEFAULT, "MaRC, default settings", "further", "marc", {}, (), 4),
+    PictureRow("marc-fine", "MaRC, cells of 8 pixels", "further", "marc", FINE_CELLS, (), 4),
     PictureRow("extremal", "Extremal perturbation", "further", "extremal-perturbation", {}, BLUR, 1),
     PictureRow("grad-cam-plus-plus", "Grad-CAM++", "further", "grad-cam-plus-plus"),
     PictureRow("score-cam", "Score-CAM", "further", "score-cam", {}, (), 1000, False),

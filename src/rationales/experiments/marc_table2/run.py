@@ -12,12 +12,12 @@ from rationales.data import Example, read_data
 from rationales.errors import DataError, ModelError, OptionError
 from rationales.evaluation.sampling import evenly
 from rationales.evaluation.tables import markdown
-from rationales.evaluation.tables.table import Table, short
+from rationales.evaluation.tables.table import Table, TableRow, short
 from rationales.experiments.claims import claims_markdown
 from rationales.experiments.marc_table2 import row_specs
 from rationales.experiments.marc_table2.claims import claims
-from rationales.experiments.marc_table2.model_run import NOT_APPLICABLE, ModelRun
-from rationales.experiments.marc_table2.row_specs import MARC, METRICS, PAPER_METRICS, ROWS, PictureRow
+from rationales.experiments.marc_table2.model_run import FAMILY, NOT_APPLICABLE, ModelRun
+from rationales.experiments.marc_table2.row_specs import MARC, MARC_PRESETS, METRICS, PAPER_METRICS, ROWS, PictureRow
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.models.image.model import ImageModel
 from rationales.models.load import load
@@ -55,13 +55,19 @@ def reproduce(request: Request, settings: TableSettings | None = None) -> Experi
         tables[run.model.name] = run.compute(specs, report, settings.stop)
     if request.progress is not None:
         request.progress(1.0)
+    return build_report(tables, missing, time.perf_counter() - began)
+
+
+def build_report(tables: Mapping[str, Table], missing: Sequence[str], seconds: float) -> ExperimentReport:
+    """The report on the tables of models (name -> table); `missing`: a line for every model that is left out."""
+    costs = "\n\n".join(_costs(name, table) for name, table in tables.items())
     sections = [
         ("The paper's claims", claims_markdown(claims(tables))),
-        ("Seconds and passes for each picture", "\n\n".join(_costs(run, specs) for run in runs)),
+        ("Seconds and passes for each picture", costs),
         ("The paper's own figures (ResNet-101 and ViT-B/16)", published()),
     ]
     sections += [("Models that are left out", "\n".join(f"- {line}" for line in missing))] if missing else []
-    sections.append(("Time", f"This run took {time.perf_counter() - began:.0f} s."))
+    sections.append(("Time", f"This run took {seconds:.0f} s."))
     (first, table), *further_models = tables.items()
     table = replace(table, remarks=(f"Model {first}.", *table.remarks))
     further = tuple((name, model_table, _reference(model_table)) for name, model_table in further_models)
@@ -79,7 +85,7 @@ def _runs(request: Request, settings: TableSettings) -> tuple[list[ModelRun], li
             model = load(name, device=request.device)
             if not isinstance(model, ImageModel):
                 raise OptionError(f"{name} reads no pictures")
-            runs.append(ModelRun(model, _pictures(model, request), request, settings.options))
+            runs.append(ModelRun(model, pictures_for(model, request), request, settings.options))
         except (ModelError, DataError, OptionError) as error:
             missing.append(f"{name}: {error}")
             if request.log is not None:
@@ -89,7 +95,7 @@ def _runs(request: Request, settings: TableSettings) -> tuple[list[ModelRun], li
     return runs, missing
 
 
-def _pictures(model: ImageModel, request: Request) -> list[Example]:
+def pictures_for(model: ImageModel, request: Request) -> list[Example]:
     """The photographs of ImageNet for a model of its classes, else birds."""
     data, split = (PHOTOGRAPHS, "all") if len(model.labels) == IMAGENET_CLASSES else (BIRDS, "test")
     return evenly(read_data(data, split, request.data), request.limit or PICTURES)
@@ -106,21 +112,25 @@ def _reference(table: Table) -> str | None:
     return next((title for title in candidates if title in titles), None)
 
 
-def _costs(run: ModelRun, specs: Sequence[PictureRow]) -> str:
+def _costs(name: str, table: Table) -> str:
     """Seconds, passes and steps of every row of a model."""
     lines = []
-    for spec in specs:
-        row = run.rows.get(spec.key)
-        if row is None:
-            continue
-        if NOT_APPLICABLE in row.options:
-            lines.append([spec.title, "n/a", "n/a", "n/a"])
+    for row in table.rows:
+        spec = ROWS[key] if (key := row_specs.key_of(row.title)) is not None else None
+        if spec is None or NOT_APPLICABLE in row.options:
+            lines.append([row.title, "n/a", "n/a", "n/a"])
             continue
         kind = "forward and backward" if spec.backward else "forward"
-        passes = run.passes(spec, row)
+        passes = _passes(spec, row, table.versions.get(FAMILY, row_specs.CONVOLUTIONAL))
         steps = "–" if math.isnan(row.steps) else f"{row.steps:.0f}"
         lines.append([spec.title, f"{row.seconds:.3g}", f"{passes:,.0f} {kind}" if passes else "none", steps])
-    return f"{run.model.name}:\n\n" + markdown.table(["method", "s / picture", "passes", "steps"], lines)
+    return f"{name}:\n\n" + markdown.table(["method", "s / picture", "passes", "steps"], lines)
+
+
+def _passes(spec: PictureRow, row: TableRow, family: str) -> float:
+    """Forward passes for each picture; of an optimisation, by its mean number of steps."""
+    per_step = 2.0 * len(MARC_PRESETS[family][1]) if spec.key == MARC else spec.passes
+    return per_step * (1.0 if math.isnan(row.steps) else row.steps)
 
 
 def published() -> str:

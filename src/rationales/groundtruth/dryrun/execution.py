@@ -55,6 +55,7 @@ class _Execution:
     size: int
     device: torch.device
     progress_bar: ProgressBar
+    on_result: Callable[[PlantResult], None] | None = None
 
 
 def dry_run(
@@ -74,6 +75,7 @@ def dry_run(
     seed: int = 0,
     device: str | torch.device | None = None,
     progress_bar: ProgressBar | None = None,
+    on_result: Callable[[PlantResult], None] | None = None,
 ) -> DryRun:
     """Plant a known cause in the data, train a network that must use it, and judge which methods find it.
 
@@ -92,6 +94,7 @@ def dry_run(
         text_column, label_column: columns of a file of texts, by default `text` and `label`.
         training: fields of `training.Recipe`.
         progress_bar: opens a progress bar for each step.
+        on_result: called after each method with the result so far, so that a long run can be stopped.
     """
     started = time.perf_counter()
     progress_bar = progress_bar or (lambda _: nullcontext())
@@ -109,7 +112,7 @@ def dry_run(
     settings = resolve_settings(
         input_data.kind, plants=plants, methods=methods, training=training, r=r, inputs=inputs, seed=seed
     )
-    execution = _Execution(settings, network, size, device, progress_bar)
+    execution = _Execution(settings, network, size, device, progress_bar, on_result)
     plant_results = tuple(_run_plant(input_data, plant, execution) for plant in settings.plants)
     return DryRun(
         data=input_data.name,
@@ -167,7 +170,7 @@ def _build(kind: str, execution: _Execution, labels: Sequence[str], splits: Plan
         from rationales.groundtruth.dryrun.tuned_language_model import is_language_model, tuned_language_model
 
         if is_language_model(name):
-            return tuned_language_model(name, labels, execution.size)
+            return tuned_language_model(name, labels, execution.size, execution.device)
     return build_network(kind, name, labels, execution.size, splits.training_texts)
 
 
@@ -190,6 +193,8 @@ def _judge_methods(
                     method = with_trained_masker(entry.method, network.model(), texts, Path(maskers))
                     entry = replace(entry, method=method)  # the same row, ready to run
                 method_results.append(_run_method(network, selected, entry, settings.seed, progress))
+            if execution.on_result is not None:
+                execution.on_result(replace(result, methods=tuple(method_results)))
     notes = []
     if len(selected) < min(settings.inputs, n_candidates):
         n_wrong = n_candidates - len(selected)

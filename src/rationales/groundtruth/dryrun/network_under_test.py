@@ -60,7 +60,8 @@ class NetworkUnderTest:
 
     def check(self, example: Example) -> None:
         """Raise an error unless the network reads an example and returns one logit for each label."""
-        encoded, index = self.encode([example]), torch.zeros(1, dtype=torch.long)
+        device = next(self.module.parameters(), torch.zeros(())).device
+        encoded, index = self.encode([example]).to(device), torch.zeros(1, dtype=torch.long)
         self.module.eval()
         try:
             with torch.no_grad():

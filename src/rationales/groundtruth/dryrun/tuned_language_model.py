@@ -49,10 +49,12 @@ def is_language_model(name: str) -> bool:
     return name in LANGUAGE_MODELS or (Path(name) / "config.json").is_file()
 
 
-def tuned_language_model(name: str, labels: Sequence[str], size: int, rank: int = 8) -> TunedLanguageModel:
-    """The language model of this name with an adapter that has yet to be trained."""
+def tuned_language_model(
+    name: str, labels: Sequence[str], size: int, device: torch.device | None = None, rank: int = 8
+) -> TunedLanguageModel:
+    """The language model of this name, on this device or the CPU, with an adapter that has yet to be trained."""
     template = PromptTemplate(TEMPLATE)
-    plain = load(name, labels=labels, template=template)
+    plain = load(name, labels=labels, template=template, device=device)
     if not isinstance(plain, PromptModel):
         raise DataError(f"{name} is no language model; name one of 'rationales models', or give --model-factory")
     module = with_lora(plain.language_model, rank)

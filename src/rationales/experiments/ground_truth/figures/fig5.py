@@ -35,12 +35,9 @@ RECIPE = (
 )
 BASELINES = (
     "Replaced pixels become the three baselines that tell the model least about a picture; for LIME and KernelSHAP the "
-    "mean colour; for SHAP, as in the paper, pictures of the test set."
+    "mean colour; for SHAP, as in the paper, the pictures of the test set, at most 200."
 )
-BIRDS = (
-    "The paper's bird photographs at 112 pixels instead of 224; plants scale with the picture. LIME replaces cells of "
-    "a 14 x 14 grid, not super-pixels."
-)
+BIRDS = "The paper's bird photographs at 112 pixels instead of 224; plants scale with the picture."
 SIDES = {WITH: ("with the plant", plots.BLUE, "o"), WITHOUT: ("without it", plots.ORANGE, "x")}
 
 

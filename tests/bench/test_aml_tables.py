@@ -1,0 +1,45 @@
+"""The order of the AML paper's tables on a GPU machine: what needs few maskers first, Table 3 in two parts."""
+
+from __future__ import annotations
+
+import sys
+
+import aml_tables
+import pytest
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """Runs the script with these arguments and no computation; returns (table, rows) in the order they were made."""
+    calls = []
+
+    def record(name):
+        def reproduce(request, *_):
+            calls.append((name, request.rows))
+
+        return reproduce
+
+    for name in ("table3", "table4", "table5", "table6"):
+        monkeypatch.setattr(getattr(aml_tables, name), "reproduce", record(name))
+    monkeypatch.setattr(aml_tables, "run_table1", record("table1"))
+    monkeypatch.setattr(aml_tables, "write_report", lambda *_: None)
+
+    def go(*arguments):
+        monkeypatch.setattr(sys, "argv", ["aml_tables", "--data", str(tmp_path), "--out", str(tmp_path), *arguments])
+        aml_tables.main()
+        return calls
+
+    return go
+
+
+def test_tables_of_two_maskers_come_first_and_sentences_before_reviews(made):
+    assert made()[:4] == [("table3", ["sst"]), ("table6", None), ("table3", ["movies"]), ("table1", None)]
+
+
+def test_a_dry_run_leaves_out_the_long_reviews(made):
+    assert ("table3", ["movies"]) not in made("--tiny")
+
+
+def test_the_order_of_the_command_line_is_kept(made):
+    calls = made("--tables", "aml-table4", "aml-table3-sst")
+    assert calls == [("table4", None), ("table3", ["sst"])]
