@@ -1,7 +1,7 @@
 """How long AML takes: fine-tuning many texts together beside one after the other, and the pretraining of a masker.
 
 python bench/aml.py                                                   # the embedded model, 8 texts, a brief pretraining
-python bench/aml.py --device cuda --model minilm-shape --texts 64 --pretrain 1000 --out bench/out
+python bench/aml.py --device cuda --model minilm-shape --texts 64 --pretrain 1000 --networks 25 --out bench/out
 
 `minilm-shape` is a classifier of MiniLM's shape (6 layers of width 384, 22.7 M weights) with random weights: its
 speed is that of a trained one. The last line says whether both results are the same.
@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="of fine-tuning")
     parser.add_argument("--pretrain", type=int, default=40, help="texts of the timed pretraining; 0: none")
     parser.add_argument("--trials", type=int, help="of the search for weights; by default 30 for 1000 texts or more")
+    parser.add_argument("--networks", type=int, default=1, help="attribution networks trained at once")
+    parser.add_argument("--tune", nargs="+", choices=TUNED, default=list(TUNED), help="what fine-tuning changes")
     parser.add_argument("--out", type=Path, help="folder for aml.json")
     args = parser.parse_args()
     if args.device == "cpu":
@@ -54,12 +57,12 @@ def main() -> None:
     masker = time_pretraining(model, args, figures)
     print(f"{'fine-tuning of ' + str(count) + ' texts':<28} {'together':>10} {'in turn':>10} {'times':>7}  largest")
     print(f"{'':<28} {'seconds':>10} {'seconds':>10} {'faster':>7}  difference of losses")
-    for tune in TUNED:
+    for tune in args.tune:
         figures[tune] = time_finetuning(model, masker, texts_of(count), FinetuneSettings(steps=args.steps, tune=tune))
         print(row_of(tune, figures[tune]))
-    if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        write_text(args.out / "aml.json", json.dumps(figures, indent=1))
+        if args.out is not None:
+            args.out.mkdir(parents=True, exist_ok=True)
+            write_text(args.out / "aml.json", json.dumps(figures, indent=1))
 
 
 def row_of(tune: str, row: dict[str, float]) -> str:
@@ -94,16 +97,25 @@ def texts_of(count: int, seed: int = 0) -> list[str]:
 def time_pretraining(model: TextModel, args: argparse.Namespace, figures: dict[str, Any]) -> AmlMasker:
     timed = args.pretrain or 20
     trials = args.trials if args.trials is not None else (30 if timed >= 1000 else 1)
-    settings = AmlTraining(trials=trials) if timed >= 1000 else AmlTraining(trials=trials, epochs=1, trial_epochs=1)
+    settings = AmlTraining(trials=trials, networks=args.networks)
+    settings = settings if timed >= 1000 else replace(settings, epochs=1, trial_epochs=1)
     started = time.perf_counter()
     masker = pretrain(model, texts_of(timed + timed // 5), settings, AmlLosses())
     seconds = time.perf_counter() - started
     training = masker.card.training
     print(
         f"pretraining: {seconds:.1f} s for {training['texts']} texts, {training['trials']} trials "
-        f"({training['search']} search) and {training['epochs']} epochs on {model.name}, {args.device}"
+        f"({training['search']} search) and {[ended['epochs'] for ended in training['trainings']]} epochs, "
+        f"{args.networks} at once, on {model.name}, {args.device}"
     )
-    figures["pretraining"] = {"seconds": seconds, "texts": training["texts"], "trials": training["trials"]}
+    figures["pretraining"] = {
+        "seconds": seconds,
+        "texts": training["texts"],
+        "trials": training["trials"],
+        "search": training["search"],
+        "epochs": [ended["epochs"] for ended in training["trainings"]],
+        "networks": args.networks,
+    }
     return masker
 
 

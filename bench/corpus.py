@@ -4,15 +4,16 @@ python bench/corpus.py                                               # overhead,
 python bench/corpus.py --parts overhead --texts 1024
 python bench/corpus.py --parts workers --engines local ray           # both clocks; ray needs the extra ray
 python bench/corpus.py --parts reading --data reviews.jsonl --clock cpu
-python bench/corpus.py --parts stages sharing --device cuda --texts 2048 --words 720 --processes 1 4 8 --minutes 4
+python bench/corpus.py --parts workers --workers 8 --device cuda --texts 8192 --words 720
+python bench/corpus.py --parts stages kernels sharing --device cuda --texts 8192 --words 720 --processes 8 --minutes 4
 
 "bare" calls `rationales.explain` on lists of a shard's size and keeps nothing. Rounds are interleaved and the median of
 their ratios counts. On a busy machine use the CPU clock, which counts the time of this process alone; for workers, the
 CPU time of all processes is what two free cores would have to do. "reading" is the time from texts to units and tokens,
-each text as a whole and chunk by chunk (models/text/chunks.py). "stages" and "sharing" (corpus_stages.py) need no
-pyarrow: what each stage costs in one process, and several processes that read, explain and build rows on one device, as
-`--workers` does. `--data`: JSON lines, a folder of .txt files, or ERASER's movies.tar.gz. Peak memory has its own
-script, corpus_memory.py.
+each text as a whole and chunk by chunk (models/text/chunks.py). "stages", "kernels" and "sharing" (corpus_stages.py)
+need no pyarrow: what each stage costs in one process, how long a GPU is busy, and several processes that read, explain
+and build rows on one device, as `--workers` does. `--data`: JSON lines, a folder of .txt files, or ERASER's
+movies.tar.gz. Peak memory has its own script, corpus_memory.py.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any
 import numpy as np
 import timing
 import torch
-from corpus_stages import sharing, stages
+from corpus_stages import kernels, sharing, stages
 
 import rationales
 from rationales import corpus
@@ -44,10 +45,10 @@ VOCABULARY = """
     the acting is fine but plot a mess and nobody in room could say why anything happened still few scenes are
     warm funny oddly moving music never gets their way dull careless waste of talent lovely clever ending lazy
 """.split()  # noqa: SIM905  # a list of forty lines reads worse
-PARTS = ("overhead", "reading", "workers", "stages", "sharing")
+PARTS = ("overhead", "reading", "workers", "stages", "kernels", "sharing")
 DEFAULT_PARTS = ("overhead", "reading", "workers")
 WARM_UP_SHARDS = 4  # of each worker, not counted: the model is still being loaded
-WORKER_SHARDS = 40  # that the texts are divided into for the part workers
+SHARDS_PER_WORKER = 20  # that the texts are divided into for the part workers, for the largest number of workers
 
 
 def main() -> None:
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--shard-size", type=int, default=512)
     parser.add_argument("--parts", nargs="+", default=DEFAULT_PARTS, choices=PARTS)
     parser.add_argument("--engines", nargs="+", default=["local"], choices=("local", "ray"), help="of the part workers")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="numbers of them in the part workers")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="of the part sharing")
     parser.add_argument("--minutes", type=float, default=4.0, help="limit of the parts workers and sharing, each")
     args = parser.parse_args()
@@ -81,6 +83,8 @@ def main() -> None:
             results["workers"] = workers(args, table, folder)
         if "stages" in args.parts:
             results["stages"] = stages(args, device, texts)
+        if "kernels" in args.parts:
+            results["kernels"] = kernels(args, device, texts)
         if "sharing" in args.parts:
             results["sharing"] = sharing(args, texts)
     timing.save(args.out, results)
@@ -165,7 +169,7 @@ def reading(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
 
     if as_wholes() != model.encode(inputs):
         raise SystemExit("texts read chunk by chunk differ from texts read as a whole")
-    ways = {
+    ways: dict[str, timing.Work] = {
         "as wholes": as_wholes,
         "chunk by chunk, none known": lambda: replace(model).encode(inputs),  # a copy begins without known chunks
         "chunk by chunk, all known": lambda: model.encode(inputs),
@@ -221,12 +225,12 @@ def cpu_seconds() -> float:
 
 
 def workers(args: argparse.Namespace, table: Path, folder: Path) -> dict[str, Any]:
-    """Milliseconds of a record with one worker and with two, without the start of the workers; for each engine."""
+    """Milliseconds of a record with each number of workers, without the start of the workers; for each engine."""
     deadline = time.monotonic() + 60 * args.minutes
-    size = max(1, sum(1 for _ in table.open(encoding="utf-8")) // WORKER_SHARDS)
+    size = max(1, sum(1 for _ in table.open(encoding="utf-8")) // (SHARDS_PER_WORKER * max(args.workers)))
     figures = {}
     for engine in args.engines:
-        measured: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+        measured: dict[int, list[tuple[float, float]]] = {count: [] for count in args.workers}
         for repeat in range(args.repeat):
             if repeat and time.monotonic() > deadline:
                 print(f"{engine}: {repeat} of {args.repeat} rounds within {args.minutes:g} minutes")
@@ -242,22 +246,27 @@ def workers(args: argparse.Namespace, table: Path, folder: Path) -> dict[str, An
 
 
 def _speed_up(engine: str, measured: dict[int, list[tuple[float, float]]]) -> dict[str, Any]:
-    """Print and return how many times as fast two workers are; the values are (wall clock, CPU time) of each round."""
-    wall, cpu = (timing.ratio(*([value[clock] for value in measured[count]] for count in (1, 2))) for clock in (0, 1))
-    rows = []
+    """Print and return how many times as fast as the first number of workers the others are.
+
+    The values are (wall clock, CPU time) of each round.
+    """
+    first, rows, ratios = next(iter(measured)), [], {}
     for count, values in measured.items():
         medians = [statistics.median(value[clock] for value in values) for clock in (0, 1)]
-        speed = ["1", "1"] if count == 1 else [f"{wall:.2f}", f"{2 * cpu:.2f}"]
-        rows.append([str(count), *(f"{median:.1f}" for median in medians), *speed])
+        wall, cpu = (
+            timing.ratio(*([value[clock] for value in measured[n]] for n in (first, count))) for clock in (0, 1)
+        )
+        ratios[count] = {"wall": wall, "by_cpu_time": cpu * count / first}
+        rows.append([str(count), *(f"{median:.1f}" for median in medians), f"{wall:.2f}", f"{cpu * count / first:.2f}"])
     headings = [
         f"workers, {engine}",
         "wall ms a text",
         "CPU ms a text",
-        "times one",
-        "times one, if two cores are free",
+        f"times {first}",
+        f"times {first}, if every worker has a core",
     ]
     print(timing.table(headings, rows), flush=True)
-    return {"milliseconds": measured, "ratio": wall, "ratio_by_cpu_time": 2 * cpu}
+    return {"milliseconds": measured, "ratios": ratios}
 
 
 if __name__ == "__main__":

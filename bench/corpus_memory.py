@@ -39,6 +39,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="texts to explain instead; the first so many of them")
     parser.add_argument("--minutes", type=float, help="end each run after so long; the records until then count")
     parser.add_argument("--method", default="saliency")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the method")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--model", help="tiny (the default), embedded, or a name or folder", default="tiny")
     parser.add_argument("--shard-size", type=int, default=256)
     parser.add_argument("--workers", type=int, default=1)
@@ -93,6 +95,7 @@ def measured_run(table: Path, out: Path, model: str, args: argparse.Namespace) -
     log, errors = out.with_suffix(".log"), out.with_suffix(".err")
     command = [sys.executable, "-m", "rationales", "run", str(table), "--out", str(out), "--methods", args.method]
     command += ["--shard-size", str(args.shard_size), "--workers", str(args.workers), "--log", str(log)]
+    command += ["--device", args.device, *(part for option in args.set for part in ("--set", option))]
     command += [] if model == "embedded" else ["--model", model]
     began, peaks, ended_by_limit = time.monotonic(), dict[int, float](), False
     with errors.open("w") as error_file:

@@ -23,6 +23,7 @@ from unittest.mock import patch
 
 import timing
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import rationales
 from rationales.corpus import row_format
@@ -48,6 +49,7 @@ STAGES: dict[str, tuple[Any, str]] = {  # name -> where the function of the stag
     "Parquet": (row_format, "serialized"),
 }
 WARM_UP_TEXTS = 16  # compile kernels and fill caches
+LISTED_KERNELS = 30
 EXIT_SECONDS = 5.0  # that a process has to end by itself
 
 
@@ -98,12 +100,35 @@ def timed_stages(clock: StageClock) -> Iterator[None]:
 def explain_list(model: Any, texts: list[str], method: str, first: int) -> None:
     """What a worker does with a shard: read, explain, build rows, and serialise them where pyarrow is installed."""
     rationale_list = rationales.explain(model, texts, method=method)
-    rows = [
-        row_format.row_of(Record(number, str(number), "", rationale.text), method, rationale)
-        for number, rationale in enumerate(rationale_list, first)
-    ]
+    with execution.garbage_collection_paused():
+        rows = [
+            row_format.row_of(Record(number, str(number), "", rationale.text), method, rationale)
+            for number, rationale in enumerate(rationale_list, first)
+        ]
     if importlib.util.find_spec("pyarrow") is not None:
         row_format.serialized(rows, {})
+
+
+def kernels(args: argparse.Namespace, device: torch.device, texts: list[str]) -> dict[str, Any]:
+    """Milliseconds a text that the device itself is busy, in one process, and the kernels that take most of them.
+
+    However many processes share the device, a text takes no less than this.
+    """
+    if device.type != "cuda":
+        print("the kernels of a CPU are not listed; give --device cuda")
+        return {}
+    model, part = rationales.load(device=args.device), texts[: args.shard_size]
+    for _ in range(2):  # compiled and cached by the second time
+        explain_list(model, part, args.method, 0)
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        explain_list(model, part, args.method, 0)
+        torch.cuda.synchronize(device)
+    totals = {event.key: (event.self_device_time_total / 1000, event.count) for event in profiler.key_averages()}
+    busy = sum(milliseconds for milliseconds, _ in totals.values()) / len(part)
+    longest = sorted(totals.items(), key=lambda entry: -entry[1][0])[:LISTED_KERNELS]
+    rows = [[name[:100], f"{milliseconds / len(part):.4f}", str(count)] for name, (milliseconds, count) in longest]
+    print(timing.table([f"{args.method}, device busy {busy:.3f} ms a text", "ms a text", "calls"], rows), flush=True)
+    return {"busy": busy, "kernels": dict(longest)}
 
 
 def stages(args: argparse.Namespace, device: torch.device, texts: list[str]) -> dict[str, Any]:

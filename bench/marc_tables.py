@@ -45,6 +45,7 @@ from rationales.experiments.marc_table1.row_specs import (
 from rationales.experiments.marc_table1.run import reproduce
 from rationales.experiments.registry import Request
 from rationales.files import write_text
+from rationales.models.batch import execution
 
 CLASSIFIERS = {"reviews": "minilm-reviews", "movies": "minilm-movies"}  # words hidden in training; never hidden
 COLUMNS = {
@@ -211,12 +212,14 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, help="packed encoder")
     parser.add_argument("--packages", type=Path, help="folder with packages of weights")
     parser.add_argument("--resume", type=Path, help="marc-tables.tar of an earlier run")
+    parser.add_argument("--gpu-share", type=float, help="of the free GPU memory, where several runs share a GPU")
     parser.add_argument("--tiny", action="store_true", help="a dry run: two inputs, few passes, the embedded model")
     args = parser.parse_args()
     if args.data is None or args.out is None:
         print("marc_tables: give --data, where the data sets are, and --out, a folder for the results; skipped")
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if args.packages is not None:
         sys.path.append(str(args.packages.resolve()))

@@ -11,10 +11,10 @@ REPORT_SECONDS = 15.0  # between two lines of progress
 
 
 class RunLog:
-    """Lines with the seconds since the beginning, printed and written to log.txt in a folder, which is created."""
+    """Lines with the seconds since the beginning, printed and written to a file in a folder, which is created."""
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    def __init__(self, out: Path, file_name: str = "log.txt") -> None:
+        self.out, self.file_name = out, file_name
         self.began = self.reported = self.step_began = time.monotonic()
         self.lines: list[str] = []
         out.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ class RunLog:
         """Print a line with the time, and write all lines again."""
         self.lines.append(f"{time.monotonic() - self.began:7.1f} s  {line}")
         print(self.lines[-1], flush=True)
-        write_text(self.out / "log.txt", "\n".join(self.lines) + "\n")
+        write_text(self.out / self.file_name, "\n".join(self.lines) + "\n")
 
     def begin_step(self) -> None:
         """Estimate the time left from now on."""
