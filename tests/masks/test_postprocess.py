@@ -16,7 +16,15 @@ from methods.keyword import KeywordModel, keyword_model
 import rationales
 from rationales.masks.postprocess import SHRINK_STRENGTH, final_scores, grey_closing, unit_order
 from rationales.masks.settings import DEFAULT, ONE_MASK, replace
-from rationales.masks.sizes import LOSS_SLACK, MIN_SIZE, SIZES, SizeProbabilities, best_size, size_candidates
+from rationales.masks.sizes import (
+    LOSS_SLACK,
+    MIN_SIZE,
+    SIZES,
+    SizeProbabilities,
+    best_size,
+    required_probability,
+    size_candidates,
+)
 from rationales.models.text.tokens import TextInput
 
 SHORT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
@@ -109,6 +117,19 @@ class TestSize:
         smallest = next(size for size, loss in zip(SIZES, losses, strict=True) if loss <= min(losses) + LOSS_SLACK)
         assert float(choice.size[0]) == pytest.approx(max(smallest, MIN_SIZE))
         assert not choice.sufficient
+
+    def test_where_none_restores_enough_evidence_nine_tenths_of_the_probability_are_enough(self, model):
+        """A very certain prediction and an uncertain baseline: 0.8 of the log-odds are out of reach."""
+        batch, z, target = ready(model, SHORT, joke=5.0)
+        full, empty = torch.tensor([0.98]), torch.tensor([0.02])
+        kept = torch.linspace(0.2, 0.9, len(SIZES))[:, None]
+        left = torch.full((len(SIZES), 1), 0.4)
+        assert (kept < required_probability(full, empty)).all()
+        choice = best_size(
+            unit_order(z, batch, DEFAULT), batch, target, DEFAULT, SizeProbabilities(kept, left, full, empty)
+        )
+        smallest = next(size for size, alone in zip(SIZES, kept[:, 0].tolist(), strict=True) if alone >= 0.9 * 0.98)
+        assert float(choice.size[0]) >= smallest
 
     def test_scores_keep_the_order(self, model):
         batch, z, target = ready(model, LONG, joke=5.0, bridge=3.0, laughed=1.0)

@@ -86,10 +86,11 @@ def best_size(
     """Size of the rationale of lowest loss (Eq. 8) among those that suffice; units enter in descending `order`.
 
     A rationale suffices if the target has `SUFFICIENT` of its probability in the full input, and `EVIDENCE_SHARE` of
-    its log-odds or `ALWAYS_SUFFICIENT` of its probability. A size whose complement has the full probability contradicts
-    the rationale and is selected only where no other suffices. Where none suffices, as in models that drift to their
-    prior as soon as many words are replaced, all sizes are compared by their loss; of images it is the size of highest
-    probability, since their hard edges disturb a model.
+    its log-odds or `ALWAYS_SUFFICIENT` of its probability; in texts where no size has either of the latter, the former
+    is enough. A size whose complement has the full probability contradicts the rationale and is selected only where no
+    other suffices. Where none suffices, as in models that drift to their prior as soon as many words are replaced, all
+    sizes are compared by their loss; of images it is the size of highest probability, since their hard edges disturb a
+    model.
 
     Without clause shaping, a complement below `LOST_TARGET_SHARE` counts as empty: weak evidence is everywhere, and a
     rationale with all of it would hide the word that decides.
@@ -101,7 +102,7 @@ def best_size(
         (probabilities,) = size_probabilities([order], batch, target, candidates)
     kept, left, full = probabilities.kept, probabilities.left, probabilities.full
     loss, plain_loss = size_losses(probabilities, batch, settings)
-    enough = kept >= required_probability(full, probabilities.empty)
+    enough = sufficient_sizes(probabilities, batch)
     consistent = enough & (left < full)
     enough = torch.where(consistent.any(0), consistent, enough)
     if batch.pixel_grid is None:
@@ -181,6 +182,14 @@ def _once_each(predict: Callable[[Tensor], Tensor], keeps: Tensor) -> Tensor:
     return predict(distinct)[number]
 
 
+def sufficient_sizes(probabilities: SizeProbabilities, batch: Batch) -> Tensor:
+    """(sizes, I) bool: rationales that suffice; where none of a text restores enough evidence, by probability alone."""
+    restored = probabilities.kept >= required_probability(probabilities.full, probabilities.empty)
+    if batch.pixel_grid is not None:
+        return restored
+    return torch.where(restored.any(0), restored, probabilities.kept >= SUFFICIENT * probabilities.full)
+
+
 def required_probability(full: Tensor, empty: Tensor) -> Tensor:
     """(I,): probability of the target that suffices, from that in the full input and in the baseline."""
     full_odds, empty_odds = torch.logit(full, LOGIT_EPSILON), torch.logit(empty, LOGIT_EPSILON)
@@ -230,9 +239,9 @@ def needed_probabilities(
     keep = rationale_keeps(order, batch, size_thresholds(order, batch, size_candidates(batch)))
     full, empty = selections.ask(torch.stack([real, torch.zeros_like(real)]), inputs.expand(2, -1), 0.0)
     kept = selections.ask(keep, inputs.expand(len(keep), -1), 0.0)
-    enough = kept >= required_probability(full, empty)
-    possible = (enough | ~enough.any(0)) & inputs  # where none suffices, all are compared
     probabilities = SizeProbabilities(kept, torch.zeros_like(kept), full, empty)
+    enough = sufficient_sizes(probabilities, batch)
+    possible = (enough | ~enough.any(0)) & inputs  # where none suffices, all are compared
     lowest_loss, _ = size_losses(probabilities, batch, settings)  # with nothing in the complement
     left, best = torch.ones_like(kept), torch.full_like(full, torch.inf)
     at_once = max(1, SUFFICIENT_COST // sum(batch.cost()))
