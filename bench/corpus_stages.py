@@ -33,18 +33,19 @@ from rationales.methods import marc_instant
 from rationales.models.batch import execution
 from rationales.models.text.batch import TextClassifier
 from rationales.models.text.model import TextModel
-from rationales.pipeline import explain as pipeline
+from rationales.pipeline import explain as explain_module
+from rationales.pipeline import stages as stages_module
 
 PASSES = "forward passes"
 STAGES: dict[str, tuple[Any, str]] = {  # name -> where the function of the stage is looked up
-    "reading: units and tokens": (pipeline, "encode_inputs"),
+    "reading: units and tokens": (explain_module, "encode_inputs"),
     "rows of tokens on the device": (TextModel, "batch"),
     PASSES: (TextClassifier, "logits"),
     "masker": (marc_instant, "_predict"),
-    "scores": (pipeline, "run_method"),
-    "rule": (pipeline, "choose_rules"),
-    "snapping": (pipeline, "snap_selections"),
-    "rationales": (pipeline, "_describe"),
+    "scores": (stages_module, "run_method"),
+    "rule": (stages_module, "choose_rules"),
+    "snapping": (stages_module, "snap_selections"),
+    "rationales": (explain_module, "make_rationale"),
     "rows of the table": (row_format, "row_of"),
     "Parquet": (row_format, "serialized"),
 }

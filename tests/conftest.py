@@ -14,7 +14,7 @@ settings.register_profile(
     "rationales",
     deadline=None,  # the first example pays for imports and tokenizers
     derandomize=True,  # the same examples everywhere: a failure is a change, not luck
-    max_examples=60,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(

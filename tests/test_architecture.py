@@ -29,7 +29,7 @@ LAYERS = (  # from top to bottom; a room may import its own layer and those belo
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 MAX_FILES = 16
-MAX_FILES_ON_THE_PATH = 28  # of one explanation of a text
+MAX_FILES_ON_THE_PATH = 29  # of one explanation of a text
 
 
 def room_of(module: str) -> str:

@@ -83,6 +83,14 @@ def test_pictures(home):
     assert done.exit_code == 0, done.output
     assert "Image of 40 × 30 pixels" in done.stdout
     assert Path("c.html").read_text(encoding="utf-8").count('class="image"') == 2
+
+
+@pytest.mark.slow
+def test_several_pictures_are_drawn_as_a_grid(home):
+    image = pytest.importorskip("PIL.Image")
+    if lite_weights(0) is None:
+        pytest.skip("the weights of EfficientNet-Lite0 are not installed")
+    image.new("RGB", (40, 30), "red").save("square.png")
     image.new("RGB", (30, 40), "blue").save("other.png")
     both = run("compare", "--image", "square.png", "other.png", "--methods", "saliency,random", "--png", "grid.png")
     assert both.exit_code == 0, both.output

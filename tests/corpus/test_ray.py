@@ -58,6 +58,7 @@ def worker_processes() -> list[int]:
     return processes
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for the workers in /proc")
 def test_a_local_instance_with_a_killed_worker_writes_what_the_local_engine_does(table, undisturbed, tmp_path):
     killed, finished = [], []

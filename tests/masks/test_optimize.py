@@ -50,7 +50,7 @@ class TestEqualsTheLiteralAlgorithm:
         target = torch.tensor([0, 1, 2, 0, 1])
         with model.frozen():
             batch = model.batch(encoded)
-            actual = per_segment(batch, optimize(batch, target, QUIET).keep)
+            actual = per_segment(batch, optimize(batch, target, replace(QUIET, steps=12)).keep)
             expected = [
                 keep
                 for encoded_text, label in zip(encoded, target.tolist(), strict=True)
@@ -60,12 +60,12 @@ class TestEqualsTheLiteralAlgorithm:
                     label,
                     model.tokenizer.pad_token_id,
                     "softmax",
-                    LiteralSettings(30),
+                    LiteralSettings(12),
                 )
             ]
         for mine, theirs in zip(actual, expected, strict=True):
             assert torch.allclose(mine, theirs, atol=1e-4, rtol=0)
-        assert max(float(keep.max() - keep.min()) for keep in actual) > 0.2, "the masks have told words apart"
+        assert max(float(keep.max() - keep.min()) for keep in actual) > 0.05, "the masks tell words apart"
 
     @pytest.mark.parametrize(
         ("settings", "literal"),
@@ -89,7 +89,7 @@ class TestEqualsTheLiteralAlgorithm:
         ids=lambda value: "+".join(value),
     )  # fmt: skip
     def test_every_term_can_be_switched(self, settings, literal):
-        self.compare("softmax", replace(QUIET, steps=6, **settings), LiteralSettings(6, **literal), target=2)
+        self.compare("softmax", replace(QUIET, steps=4, **settings), LiteralSettings(4, **literal), target=2)
 
     @pytest.mark.parametrize(("head", "target"), [("sigmoid", 0), ("sigmoid", 1), ("multi-label", 1)])
     def test_every_kind_of_head(self, head, target):

@@ -194,6 +194,7 @@ class TestEmbeddedModel:
         text = "By the end I did not care any more about the detective."
         assert any("care any more" in span.text for span in rationales.explain(model, text, method=method).spans())
 
+    @pytest.mark.slow
     def test_it_costs_less_than_a_tenth_of_the_optimisation(self, model):
         """Rows that the model runs, two more for each that is run for a gradient (Griewank and Walther 2008)."""
 
@@ -346,7 +347,7 @@ def test_tokens_and_sentences_are_not_moved():
 def test_half_precision_selects_the_same_words(monkeypatch):
     model = rationales.load(device="cuda")
     in_half = rationales.explain(model, list(CUT) + LONG, method="marc-instant")
-    for module in ("masks.snapping", "pipeline.explain"):
+    for module in ("masks.snapping", "pipeline.stages"):
         monkeypatch.setattr(f"rationales.{module}.faster_copy", lambda batch: batch)
     in_single = rationales.explain(model, list(CUT) + LONG, method="marc-instant")
     for half, single in zip(in_half, in_single, strict=True):

@@ -7,92 +7,29 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, overload
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rationales.errors import InputError, OptionError
-from rationales.masks.optimize import faster_copy
-from rationales.masks.snapping import snap_selections
 from rationales.methods import Method, resolve_method
-from rationales.models.batch import Batch
-from rationales.models.batch.contrast import CHOSEN
 from rationales.models.batch.execution import garbage_collection_paused, limited_threads
 from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.options import check_option, whole_number
 from rationales.pipeline import scoring, selection
-from rationales.pipeline.scoring import (
-    check_shape,
-    encode_inputs,
-    first_nonfinite,
-    open_batch,
-    run_method,
-    shaped_scores,
-)
-from rationales.pipeline.selection import SelectionSummary, choose_rules, selection_notes
-from rationales.rationale import Note, Rationale, Rule, TextAndImage, rounded_probabilities
+from rationales.pipeline.scoring import check_shape, encode_inputs, open_batch
+from rationales.pipeline.selection import SelectionSummary, selection_notes
+from rationales.pipeline.stages import ExplanationRequest, ScoredInputs, score_inputs
+from rationales.rationale import Rationale, Rule, TextAndImage
 from rationales.version import __version__, installed_version
 
 Input = Any  # a text, a tuple of two texts; a path, a PIL image or an array of an image; a path or (samples, rate)
 Progress = Callable[[float], None]
 DESCRIBING_THREADS = 8  # that fetch scores of images from a GPU and resize and sort them
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What is to be explained, and how; the same for all inputs but for their targets and rivals."""
-
-    method: Method
-    targets: Sequence[int | None]  # None: the predicted class
-    rivals: Sequence[int] | None  # the class that each target is set against
-    seed: int
-    smooth: float | None
-    shape: str | None
-    snap: bool
-    rule: Rule | None  # the user's selection in place of the method's
-    curve: bool
-    plain_baseline: bool  # rationales are checked on one plain baseline, not on those chosen for the input
-
-    def chunk(self, begin: int, end: int) -> _Request:
-        """The request for the inputs from `begin` to `end`."""
-        rivals = None if self.rivals is None else self.rivals[begin:end]
-        return replace(self, targets=self.targets[begin:end], rivals=rivals)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The method's options and what else shaped the result, for the record."""
-        values = {option.name: getattr(self.method, option.name) for option in fields(self.method)}
-        plain = (str, int, float, bool, type(None))
-        options = {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
-        if self.smooth is not None:
-            options["smooth"] = self.smooth
-        if self.shape is not None:
-            options["shape"] = self.shape
-        return options if self.snap else options | {"snap": False}
-
-
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """What a chunk of inputs was given by the method and the model, before it is described."""
-
-    target: Tensor  # (inputs,), on the CPU
-    scores: list[Tensor]  # (units,) for each input; those of images on the device
-    rules: list[Rule]
-    by_rule: list[np.ndarray]  # (units,) bool for each input: what its rule selects by the scores
-    selected: list[np.ndarray]  # (units,) bool for each input: the rationale, after snapping to word groups
-    selected_by: list[str]  # scores or spans
-    probabilities: dict[str, np.ndarray]  # full, rationale, complement, baseline -> (inputs, classes), rounded
-    thresholds: list[list[float]]  # of the curve; empty without one
-    curve: Tensor | None  # (2, sizes, inputs, classes)
-    steps: list[int]
-    stop: list[str]
-    notes: list[list[Note]]
 
 
 @overload
@@ -198,7 +135,7 @@ def explain(
     if plain_baseline is None:
         plain_baseline = not scoring.depends_on_baselines(resolved_method)
     check_option("plain_baseline", plain_baseline, "bool", ())
-    request = _Request(
+    request = ExplanationRequest(
         method=resolved_method,
         targets=scoring.target_numbers(model, target, len(raw_inputs)),
         rivals=scoring.rival_numbers(model, against, len(raw_inputs)),
@@ -224,16 +161,16 @@ def explain(
 
 
 def _explain_chunk(
-    model: Model, sources: Sequence[Any], request: _Request, progress: Progress | None
+    model: Model, sources: Sequence[Any], request: ExplanationRequest, progress: Progress | None
 ) -> list[Rationale]:
     """The rationales of inputs that are explained together."""
     started = time.perf_counter()
     encoded = encode_inputs(model, sources, request.plain_baseline)
     titles = [model.title(source) for source in sources]
     with open_batch(model, encoded, request.seed) as batch:
-        scored = _score(model, batch, encoded, titles, request, progress)
+        scored = score_inputs(model, batch, encoded, titles, request, progress)
     seconds = round((time.perf_counter() - started) / len(sources), 6)
-    describe = partial(_describe, model, encoded, scored=scored, request=request, seconds=seconds, versions=_versions())
+    describe = partial(make_rationale, model, encoded, scored=scored, request=request, seconds=seconds, versions=_versions())
     threads = DESCRIBING_THREADS if scored.scores[0].device.type != "cpu" else 1
     # small work on the host: more threads would only wait for each other
     with limited_threads(0), garbage_collection_paused():
@@ -243,103 +180,12 @@ def _explain_chunk(
             return list(pool.map(describe, range(len(encoded))))
 
 
-def _score(
-    model: Model,
-    batch: Batch,
-    encoded: Sequence[Any],
-    titles: Sequence[str],
-    request: _Request,
-    progress: Progress | None,
-) -> _Scored:
-    """Scores, selections and the model's predictions for them."""
-    logits = request.method.full_logits(batch) if request.rivals is None else batch.full_logits()
-    _check_logits(logits, batch, titles)
-    full = batch.pool(batch.probabilities(logits)).mean(-2)
-    requested = torch.tensor([-1 if target is None else target for target in request.targets], device=batch.device)
-    target = torch.where(requested < 0, full.argmax(-1), requested)
-    # the question that the method answers: the target among all classes, or against its rival alone
-    question, question_target, question_full = batch, target, full
-    if request.rivals is not None:
-        against = torch.tensor(request.rivals, device=batch.device)
-        scoring.check_rivals(model, target, against, titles)
-        question = batch.contrasted(target, against)
-        question_target, question_full = torch.full_like(target, CHOSEN), question.predict()
-    attribution = run_method(question, request.method, question_target, progress)
-    row_scores, row_span_scores = shaped_scores(batch, attribution, request.smooth, request.shape)
-    unit_scores = _unit_scores(batch, row_scores)  # on the device
-    scores = selection.on_host(unit_scores)
-    _check_scores(scores, titles, request.method)
-    choice, trial_batch = None, question
-    if request.rule is None:
-        span_scores = unit_scores
-        if row_span_scores is not None:
-            span_scores = _unit_scores(batch, row_span_scores)
-            _check_scores(selection.on_host(span_scores), titles, request.method)
-            thresholds_of_scores = any(rule.threshold is not None for rule in request.method.rules)
-            if attribution.span_scores is None and thresholds_of_scores:  # shaped scores have another range
-                span_scores = [*map(selection.with_values_of, span_scores, unit_scores)]
-        # on a GPU the rules of texts are tried in half precision; what is reported is computed below
-        trial_batch = faster_copy(question) if model.kind == "text" and batch.device.type == "cuda" else question
-        choice = choose_rules(trial_batch, request.method.rules, span_scores, question_target, question_full)
-        rules, chosen = choice.rules, choice.selected
-    else:
-        rules = [request.rule] * batch.inputs
-        chosen = selection.select_by_rule(request.rule, scores, batch)
-    by_rule, selected_by = chosen, ["scores"] * batch.inputs
-    if choice is not None and row_span_scores is not None:
-        rules = [selection.rule_on_scores(rule, chosen_units) for rule, chosen_units in zip(rules, chosen, strict=True)]
-        by_rule = [rule.select(values.numpy()) for rule, values in zip(rules, scores, strict=True)]
-        same = map(np.array_equal, by_rule, chosen)
-        selected_by = ["scores" if equal else "spans" for equal in same]
-    selected = chosen
-    if request.snap and request.rule is None and model.kind == "text" and model.unit == "word":
-        words, values = [text.units for text in encoded], [input_scores.numpy() for input_scores in scores]
-        outputs = None if choice is None else choice.row_outputs
-        selected = snap_selections(question, question_target, question_full, words, values, chosen, outputs)
-    if choice is not None and trial_batch is batch:
-        empty = batch.predict_baseline() if batch.known_baseline is None else batch.known_baseline
-        predicted = torch.stack([choice.rationale, choice.complement, empty.to(full)])
-        moved = [number for number, units in enumerate(selected) if not np.array_equal(units, chosen[number])]
-        if moved:  # the others have the predictions of their rule
-            subset = batch if len(moved) == batch.inputs else batch.take(moved)
-            keep = subset.spread([torch.from_numpy(selected[number]) for number in moved])
-            predicted[:2, moved] = subset.predict(torch.stack([keep, (1 - keep) * subset.rows.real]))
-    else:
-        keep = batch.spread([torch.from_numpy(units) for units in selected])
-        sides = batch.predict(torch.stack([keep, (1 - keep) * batch.rows.real]))
-        predicted = torch.cat([sides, batch.predict_baseline()[None]])
-    measured = torch.cat([full[None], predicted]).cpu()  # (4, inputs, classes)
-    names = ("full", "rationale", "complement", "baseline")
-    probabilities = dict(zip(names, rounded_probabilities(measured.numpy()), strict=True))
-    thresholds = [selection.curve_thresholds(values.numpy()) for values in scores] if request.curve else []
-    curve = selection.curve_probabilities(batch, scores, thresholds) if request.curve else None
-    _check_probabilities([*measured, *([] if curve is None else [curve.movedim(2, 0)])], titles)
-    steps, stop = attribution.steps or [0] * batch.inputs, attribution.stop or [""] * batch.inputs
-    notes = attribution.notes or [[] for _ in range(batch.inputs)]
-    if model.kind in ("image", "image-text"):  # resized to the image, which the device does faster
-        scores = unit_scores
-    return _Scored(
-        target=target.cpu(),
-        scores=scores,
-        rules=rules,
-        by_rule=by_rule,
-        selected=selected,
-        selected_by=selected_by,
-        probabilities=probabilities,
-        thresholds=thresholds,
-        curve=curve,
-        steps=steps,
-        stop=stop,
-        notes=notes,
-    )
-
-
-def _describe(
+def make_rationale(
     model: Model,
     all_encoded: Sequence[Any],
     number: int,
-    scored: _Scored,
-    request: _Request,
+    scored: ScoredInputs,
+    request: ExplanationRequest,
     seconds: float,
     versions: Mapping[str, str],
 ) -> Rationale:
@@ -356,11 +202,12 @@ def _describe(
         contrasted = scoring.two_class_probabilities(probabilities, target, against)
     description = model.describe(encoded, scored.scores[number])
     baseline = description.baseline or model.baseline
-    rule = scored.rules[number]
+    selections, method = scored.selections, request.method
+    rule = selections.rules[number]
     if description.read_mask is not None:
         words = len(description.units.words) if isinstance(description.units, TextAndImage) else 0
         rule = selection.rule_at_image_size(rule, description.scores, description.read_mask, words)
-    selected, by_rule, method = scored.selected[number], scored.by_rule[number], request.method
+    selected, by_rule = selections.final[number], selections.by_rule[number]
     notes = selection_notes(
         SelectionSummary(
             kind=model.kind,
@@ -394,7 +241,7 @@ def _describe(
         model=model.name,
         rule=rule,
         selection=None if np.array_equal(selected, by_rule) else selected,
-        selected_by=scored.selected_by[number],
+        selected_by=selections.selected_by[number],
         unit=model.unit,
         options=request.options,
         seed=request.seed,
@@ -417,48 +264,12 @@ def _requested_rule(threshold: float | None, share: float | None, top: int | Non
     return Rule(threshold, share, None if top is None else whole_number("top", top))
 
 
-def _check_logits(logits: Tensor, batch: Batch, titles: Sequence[str]) -> None:
-    row = first_nonfinite(logits)
-    if row is not None:
-        raise InputError(
-            f"the model gives NaN or infinite logits for {titles[int(batch.rows.input[row])]}; check its weights, "
-            "or load it in float32 if it is in half precision"
-        )
-
-
-def _check_probabilities(measured: Sequence[Tensor], titles: Sequence[str]) -> None:
-    """`measured`: tensors whose first axis is that of the inputs."""
-    for values in measured:
-        number = first_nonfinite(values)
-        if number is not None:
-            raise InputError(
-                f"the model gives NaN or infinite logits for {titles[number]} when parts of it are replaced; "
-                "check its weights, or try another baseline"
-            )
-
-
-def _unit_scores(batch: Batch, row_scores: Tensor) -> list[Tensor]:
-    """(S, n) -> (units,) in float32 for each input, on the device."""
-    scores = batch.gather(row_scores)
-    return list(torch.split(torch.cat(scores).float(), [len(values) for values in scores]))
-
-
-def _check_scores(scores: Sequence[Tensor], titles: Sequence[str], method: Method) -> None:
-    """`scores`: (units,) of each input, on the CPU."""
-    if first_nonfinite(torch.cat(list(scores))) is None:
-        return
-    title = next(title for values, title in zip(scores, titles, strict=True) if first_nonfinite(values) is not None)
-    causes = {"gradients": "its gradients", "attention": "its hidden states"}
-    replaced = "its predictions when parts are replaced"
-    cause = next((text for need, text in causes.items() if need in method.needs), replaced)
-    raise InputError(f"{method.name} gives no finite scores for {title}: {cause} are NaN or infinite")
-
-
 def _shifted(progress: Progress | None, begin: float, share: float) -> Progress | None:
     return None if progress is None else lambda done: progress(begin + share * done)
 
 
 def _versions() -> dict[str, str]:
+    """Versions of the packages that a result depends on."""
     return {
         "rationales": __version__,
         "torch": torch.__version__,

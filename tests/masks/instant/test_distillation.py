@@ -99,6 +99,7 @@ def test_other_classes_are_a_share_of_the_texts(keyword_classifier):
     assert torch.equal(draw_targets(batch, predicted_labels, 0.0), predicted_labels)
 
 
+@pytest.mark.slow
 class TestImitation:
     def test_keywords_are_found_in_sentences_it_has_not_seen(self, keyword_classifier, masker, tmp_path):
         file = str(masker.save(tmp_path / "masker.safetensors"))
