@@ -31,7 +31,7 @@ import torch
 from bench.run_log import RunLog
 from rationales.errors import OptionError, RationalesError
 from rationales.experiments.input_marginalization import table2
-from rationales.experiments.input_marginalization.rows import LIME_ROWS, PAIR_ROWS, TUNED_FILLER
+from rationales.experiments.input_marginalization.rows import LIME_ROWS, PAIR_ROWS, REMOVALS, TUNED_FILLER
 from rationales.experiments.input_marginalization.tables import TABLES, matrix_precision
 from rationales.experiments.input_marginalization.workspace import MULTIRC, SOURCES, Workspace
 from rationales.experiments.registry import ExperimentReport, Request
@@ -49,18 +49,17 @@ STEPS = {  # what is computed, in the order of its importance -> minutes on an H
     "im-appendix-scores": 1.2,  # A1 to A3, which need no retraining
     "roar-lime": 5.0,  # what Table A6 needs beyond it
     "im-appendix": 0.3,  # A1 to A3 and A6
+    "im-a6": 0.0,  # A6 alone, of what roar-lime trained
     "im-sanity": 1.9,
     "im-threshold": 7.0,  # A4: about 1,800 candidates a word; measured before words were tokenised once
     "multirc": 2.2,
 }
-RETRAINED = {  # step -> rows and ways of removal; accuracies of the first are used again by the second
-    "roar": (PAIR_ROWS, (table2.ROAR, table2.ROAR_BERT)),
-    "roar-lime": (LIME_ROWS, (table2.ROAR, table2.ROAR_BERT, table2.ROAR_TUNED)),
-}
+RETRAINED = ("roar", "roar-lime")  # accuracies of the first are used again by the second
 APPENDIX_PARTS = {  # step -> parts of the appendix
     "im-appendix-scores": ("a1-a2", "a3"),
     "im-appendix": ("a1-a2", "a3", "a6"),
     "im-threshold": ("a4",),
+    "im-a6": ("a6",),
 }
 LONG_TEXTS = ("im-table4", "im-table3", "im-appendix")  # tables that are made again with MultiRC
 ACCURACIES = "accuracies.json"
@@ -167,7 +166,7 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
     workspace.excluded.add(MULTIRC)
     failed: set[str] = set()
     for name in steps:
-        if name == "im-appendix" and "roar-lime" in failed:  # it would train all classifiers of A6 again
+        if name in ("im-appendix", "im-a6") and "roar-lime" in failed:  # it would train all classifiers of A6 again
             results.tell(f"== {name}: left out, since roar-lime failed")
             continue
         remaining = minutes - results.minutes()
@@ -183,7 +182,9 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
             elif name in APPENDIX_PARTS:
                 results.add(name, _appendix(workspace, APPENDIX_PARTS[name]))
             elif name in RETRAINED:
-                rows, names = RETRAINED[name]
+                lime = name == "roar-lime"
+                rows = workspace.retrained_rows if lime else PAIR_ROWS
+                names = workspace.removals if lime else REMOVALS[:2]
                 table2.retrained_tables(workspace, [row for row in rows if _possible(workspace, row)], names)
             else:
                 results.add(name, TABLES[name](workspace))
@@ -235,6 +236,9 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="texts of each data set; by default all of SST, 700, 500 of MultiRC")
     parser.add_argument("--train-texts", type=int, help=f"training texts of ROAR, by default {table2.TRAIN_TEXTS}")
     parser.add_argument("--samples", type=int, help="samples of LIME, by default 1000")
+    parser.add_argument("--retrained-rows", nargs="+", choices=LIME_ROWS, default=LIME_ROWS, help="of Table A6")
+    parser.add_argument("--removals", nargs="+", choices=REMOVALS, default=REMOVALS, help="of Table A6")
+    parser.add_argument("--half", action="store_true", help="bfloat16 on a CPU with instructions for it")
     parser.add_argument("--gpu-share", type=float, help="of the free GPU memory, where two runs share a GPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tiny", action="store_true", help="a dry run: few texts, few samples, tiny random models")
@@ -249,7 +253,7 @@ def main() -> None:
         results.read_accuracies(args.accuracies)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(
-        data=args.data, device=device, limit=args.limit, seed=args.seed, tf32=device == "cuda",
+        data=args.data, device=device, limit=args.limit, seed=args.seed, tf32=args.half or device == "cuda",
         samples=args.samples, train_texts=args.train_texts, cache=args.cache, log=results.tell,
         progress=results.progress,
     )  # fmt: skip
@@ -260,6 +264,7 @@ def main() -> None:
         if args.encoder is not None:
             provide_encoder(args.encoder, Path(folder))
         workspace = tiny_workspace(request) if args.tiny else Workspace(request)
+        workspace.retrained_rows, workspace.removals = args.retrained_rows, args.removals
         results.tell(f"{device}; data sets: {', '.join(workspace.available(list(SOURCES)))}")
         run_steps(workspace, results, args.steps, args.minutes)
     print("\n\n".join(results.reports.values()))

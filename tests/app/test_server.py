@@ -194,16 +194,16 @@ def _jobs_running() -> int:
 def test_fifty_requests_at_once_are_answered_or_sent_away_politely(server):
     psutil = pytest.importorskip("psutil")
     address, served = server
-    call(address, "explain", *explain_values())
     process = psutil.Process()
-    gc.collect()
-    before = process.memory_info().rss
 
     def ask(number):
         return call(address, "explain", *explain_values(text=f"{TEXT} Number {number}."), timeout=120)
 
     with ThreadPoolExecutor(50) as pool:
-        answers = list(pool.map(ask, range(50)))
+        list(pool.map(ask, range(50)))  # the allocator keeps an arena for every thread: that memory comes once
+        gc.collect()
+        before = process.memory_info().rss
+        answers = list(pool.map(ask, range(50, 100)))
     answered = [content for kind, content in answers if kind == "complete"]
     refused = [content for kind, content in answers if kind == 503]
     assert len(answered) + len(refused) == 50
@@ -213,7 +213,7 @@ def test_fifty_requests_at_once_are_answered_or_sent_away_politely(server):
     assert len(set(texts)) == len(texts)  # each got its own
     assert call(address, "explain", *explain_values())[0] == "complete"  # the process is alive
     gc.collect()
-    assert process.memory_info().rss - before < 150e6
+    assert process.memory_info().rss - before < 100e6
     assert _jobs_running() == 0
     assert len(served.visitors) == 0  # the API remembers nothing
 

@@ -90,7 +90,7 @@ class TestKnownAnswer:
 
     def test_retraining_is_shared_by_table_2_and_table_a6(self, shared, reports, monkeypatch):
         rows_of_both = tuple(dict.fromkeys((*rows.PAIR_ROWS, *rows.LIME_ROWS)))
-        names = (table2.ROAR, table2.ROAR_BERT, table2.ROAR_TUNED)
+        names = rows.REMOVALS
         titled = table2.retrained_tables(shared, rows_of_both, names)
         assert [title for title, _, _ in titled] == list(table2.TITLES.values())
         monkeypatch.setattr(table2, "roar_tables", lambda *_, **__: pytest.fail("trained again"))

@@ -170,7 +170,9 @@ def _explain_chunk(
     with open_batch(model, encoded, request.seed) as batch:
         scored = score_inputs(model, batch, encoded, titles, request, progress)
     seconds = round((time.perf_counter() - started) / len(sources), 6)
-    describe = partial(make_rationale, model, encoded, scored=scored, request=request, seconds=seconds, versions=_versions())
+    describe = partial(
+        make_rationale, model, encoded, scored=scored, request=request, seconds=seconds, versions=_versions()
+    )
     threads = DESCRIBING_THREADS if scored.scores[0].device.type != "cpu" else 1
     # small work on the host: more threads would only wait for each other
     with limited_threads(0), garbage_collection_paused():

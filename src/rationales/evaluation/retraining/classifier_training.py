@@ -22,6 +22,7 @@ from rationales.evaluation.retraining.starting_points import StartingPoint
 from rationales.evaluation.retraining.together_training import StackedBatches, train_together
 from rationales.models.batch.execution import available_bytes, weight_count
 from rationales.models.classes import Head, output_logits
+from rationales.models.fast.precision import forward_dtype
 
 TEST_BATCH = 1024  # texts in a forward pass of the test
 # of a classifier in training: weights, gradients, Adam's moments, stacked and not, activations
@@ -65,7 +66,7 @@ def train_tasks(
     """
     size = models_at_once(start) if settings.together else 1
     size = -(-len(tasks) // max(1, -(-len(tasks) // size)))  # groups of about the same size
-    half = settings.half and next(start.module.parameters()).device.type == "cuda"
+    half = settings.half and forward_dtype(next(start.module.parameters()).device) is not None
     done = 0
     while done < len(tasks):
         group = [task for task in tasks[done : done + size] if len(task.train) == len(tasks[done].train)]

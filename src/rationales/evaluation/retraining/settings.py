@@ -30,7 +30,10 @@ class RetrainingSettings:
 
     together: bool = option(False, "train many classifiers in one batched pass: faster for small encoders on a GPU")
     by_length: bool = option(False, "batches of texts of similar length: less padding, so faster")
-    half: bool = option(False, "on a GPU, products in bfloat16; weights and sums stay in single precision")
+    half: bool = option(
+        False,
+        "products in bfloat16 on a GPU, or a CPU with instructions for it; weights and sums stay in single precision",
+    )
 
     def __post_init__(self) -> None:
         try:

@@ -66,7 +66,7 @@ def train_together(
     stack = _BertStack(modules, batches) if can_stack(modules[0]) else _ModuleStack(modules)
     weights = list(stack.weights.values())
     device = weights[0].device
-    optimizer = torch.optim.Adam(weights, lr=learning_rate, fused=device.type == "cuda")
+    optimizer = torch.optim.Adam(weights, lr=learning_rate, fused=device.type in ("cuda", "cpu"))
     broken = torch.zeros((), dtype=torch.bool, device=device)
     for number, arguments in enumerate(batches):
         for group in optimizer.param_groups:

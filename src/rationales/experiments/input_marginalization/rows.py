@@ -47,6 +47,7 @@ CONTROLS = (MARC, GRADIENTS, RANDOM)
 DELETION_ROWS = (IM, "loo-pad", "loo-unk", LOO, *CONTROLS)
 PAIR_ROWS = (LOO, IM, *CONTROLS)  # where the paper compares leave-one-out with Input Marginalization
 LIME_ROWS = (LIME, LIME_BERT, LIME_BERT_SST2, *CONTROLS)
+ROAR, ROAR_BERT, ROAR_TUNED = REMOVALS = ("roar", "roar-bert", "roar-bert-sst2")  # words deleted, or filled in anew
 
 
 def select_rows(requested: Sequence[str] | None, rows: Sequence[str]) -> tuple[str, ...]:

@@ -33,6 +33,9 @@ from rationales.experiments.input_marginalization.rows import (
     LOO,
     PAIR_ROWS,
     RANDOM,
+    ROAR,
+    ROAR_BERT,
+    ROAR_TUNED,
     ROWS,
     TUNED_FILLER,
     select_rows,
@@ -47,7 +50,6 @@ SEEDS = 5
 LEARNING_RATE = 1e-4  # the paper's 2e-5 is for thirteen times as many steps
 COUNTED_TEXTS = 300  # training texts whose tokens are counted for an estimate of the work
 NOT_BETTER = 0.01  # accuracy by which IM would have to be lower than leave-one-out to count as better
-ROAR, ROAR_BERT, ROAR_TUNED = "roar", "roar-bert", "roar-bert-sst2"
 TITLES = {ROAR: "ROAR (deleted)", ROAR_BERT: "ROAR-BERT (filled in)", ROAR_TUNED: "ROAR-BERT-SST2 (tuned filler)"}
 PUBLISHED = (
     ("LOO-empty", "92.62", "74.59", "68.94", "67.89", "76.79", "71.95", "67.62"),

@@ -19,7 +19,13 @@ from rationales.evaluation.sampling import evenly
 from rationales.evaluation.scores.attribution import RawScores, blend, predict
 from rationales.evaluation.scores.cache import model_fingerprint, open_cache
 from rationales.evaluation.tables.table import Table
-from rationales.experiments.input_marginalization.rows import FILLER, ROWS, IMRow
+from rationales.experiments.input_marginalization.rows import (
+    FILLER,
+    LIME_ROWS,
+    REMOVALS,
+    ROWS,
+    IMRow,
+)
 from rationales.experiments.registry import Request
 from rationales.methods import Method, build
 from rationales.models.delta import delta_location
@@ -85,6 +91,8 @@ class Workspace:
     fillers: Mapping[str, Any] = field(default_factory=dict)
     retrained: dict[str, Table] = field(default_factory=dict)  # tables of ROAR by way of removal
     excluded: set[str] = field(default_factory=set)  # data sets that tables leave out for now
+    retrained_rows: Sequence[str] = LIME_ROWS  # of Table A6
+    removals: Sequence[str] = REMOVALS  # ways of removal in Table A6
     _loaded: dict[str, Any] = field(default_factory=dict)
 
     def tell(self, line: str) -> None:

@@ -25,7 +25,7 @@ from rationales.models.batch.execution import (
 from rationales.models.batch.rows import content_key
 from rationales.models.classes import Head, label_index
 from rationales.models.display import ModelDisplay, label_list
-from rationales.models.fast.precision import in_half_precision
+from rationales.models.fast.precision import forward_dtype, in_half_precision
 from rationales.models.model import InputDescription
 from rationales.models.text import baselines
 from rationales.models.text.batch import TextBatch, TextClassifier
@@ -167,9 +167,13 @@ class TextModel(ModelDisplay):
             stored = stored_bytes(batch.modules, lambda: batch.forward(piece, keep, None))
         return max(1, available_bytes(batch.device) * batch.lengths[row] // max(stored, 1))
 
-    def coarse(self, dtype: torch.dtype = torch.float16) -> TextModel:
-        """This model with half-precision copies of its networks on a GPU; itself elsewhere or if they disagree."""
-        if self.networks[0].baseline.device.type != "cuda":
+    def coarse(self, dtype: torch.dtype | None = None) -> TextModel:
+        """This model with half-precision copies of its networks; itself if they disagree or are no faster here.
+
+        `dtype`: by default that of `forward_dtype`.
+        """
+        dtype = dtype or forward_dtype(self.networks[0].baseline.device)
+        if dtype is None:
             return self
         with self.frozen():
             half = in_half_precision(
