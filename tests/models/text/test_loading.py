@@ -56,7 +56,10 @@ class TestRoundTrip:
         theirs = rationales.explain(load(tmp_path), text, method="occlusion")
         assert mine.units == theirs.units
         assert np.array_equal(mine.scores, theirs.scores)
-        for given, by_label in mine.probabilities.items():  # rounded to six digits; weights on disk are aligned otherwise
+        for (
+            given,
+            by_label,
+        ) in mine.probabilities.items():  # rounded to six digits; weights on disk are aligned otherwise
             assert theirs.probabilities[given] == pytest.approx(by_label, abs=1.1e-6)
         assert theirs.model == str(tmp_path)
 

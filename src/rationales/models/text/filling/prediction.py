@@ -128,15 +128,15 @@ class MaskedLanguageModel:
             for packed_rows in pack(lengths, budget):
                 for group in torch.split(needed[torch.tensor(packed_rows, device=device)], max(1, masks)):
                     size, members = int(edited.lengths[group].max()), member[group]
-                    positions = torch.where(members >= 0, position[members.clamp(min=0)], 0)  # (R, P), 0: not used
-                    logits = self._run(edited, group, size, positions)
-                    yield members[members >= 0], logits[members >= 0]
+                    line, _ = torch.nonzero(members >= 0, as_tuple=True)  # (m,): rows of the group
+                    chosen = members[members >= 0]
+                    yield chosen, self._run(edited, group, size, line, position[chosen])
 
-    def _run(self, edited: EditedRows, group: Tensor, size: int, positions: Tensor) -> Tensor:
-        """(R, P, V): logits at the positions (R, P) of the rows `group` (R,), whose longest has `size` tokens."""
+    def _run(self, edited: EditedRows, group: Tensor, size: int, line: Tensor, position: Tensor) -> Tensor:
+        """(m, V): logits at these positions of these lines among the rows `group`, whose longest has `size` tokens."""
         attended = torch.arange(size, device=group.device) < edited.lengths[group][:, None]
         types = {} if edited.types is None or not self._takes_types else {"token_type_ids": edited.types[group, :size]}
-        with _only_at(self.module, positions) as selected:
+        with _only_at(self.module, line, position) as selected:
             output: Any = self.module(input_ids=edited.ids[group, :size], attention_mask=attended.long(), **types)
         logits = getattr(output, "logits", output)
         if not isinstance(logits, Tensor) or logits.dim() != 3 or logits.shape[2] <= self.tokenizer.mask_token_id:
@@ -145,7 +145,7 @@ class MaskedLanguageModel:
                 f"{self.name} is no fill-mask model: its output is {shape}, not logits (texts, tokens, vocabulary) for"
                 f" the {len(self.tokenizer)} tokens of its tokenizer"
             )
-        return logits if selected else logits.gather(1, positions[..., None].expand(-1, -1, logits.shape[2]))
+        return logits[0] if selected else logits[line, position]
 
     @cached_property
     def _takes_types(self) -> bool:
@@ -153,19 +153,20 @@ class MaskedLanguageModel:
 
 
 @contextmanager
-def _only_at(module: nn.Module, positions: Tensor) -> Iterator[list[bool]]:
-    """Inside the block, the last layer of a masked language model computes logits at the positions (R, P) alone.
+def _only_at(module: nn.Module, line: Tensor, position: Tensor) -> Iterator[list[bool]]:
+    """Inside the block, the last layer of a masked language model computes logits of m tokens alone, as (1, m, V).
 
-    Yields a list that is not empty if it did: a vocabulary is large, and most tokens are not masked.
+    The tokens stand at `position` (m,) of `line` (m,). Yields a list that is not empty if the last layer did so: a
+    vocabulary is large, and most tokens are not masked.
     """
     selected: list[bool] = []
 
     def select(_module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
         hidden = arguments[0]
-        if not isinstance(hidden, Tensor) or hidden.dim() != 3 or len(hidden) != len(positions):
+        if not isinstance(hidden, Tensor) or hidden.dim() != 3:
             return None
         selected.append(True)
-        return (hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[2])), *arguments[1:])
+        return (hidden[line, position][None], *arguments[1:])
 
     find_last_layer: Any = getattr(module, "get_output_embeddings", None)
     head = find_last_layer() if callable(find_last_layer) else None
