@@ -186,8 +186,9 @@ def movement(batch: Batch, settings: MaskSettings, state: OptimizerState) -> lis
 def fast_precision(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSettings]:
     """Batch and settings with the precision that steps use on this device.
 
-    bfloat16 on NVIDIA GPUs from Ampere on: through copies of the networks or, where these fail, by autocast. A CPU
-    would be slower with it; there, encoders that have one run as a copy in their own precision.
+    bfloat16 on NVIDIA GPUs from Ampere on: through copies of the networks or, where these fail, by autocast. On a CPU,
+    encoders that have a faster copy run as one in their own precision: with bfloat16, which only some CPUs compute
+    faster, scores of a text alone and in a batch would differ.
     """
     precision = settings.precision
     if precision == "auto" and batch.faster_as_copy:

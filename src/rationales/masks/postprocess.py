@@ -38,6 +38,7 @@ from rationales.masks.sizes import (
     size_probabilities,
     size_thresholds,
 )
+from rationales.masks.windows import single_rows, window_order
 from rationales.models.batch import Batch
 
 CLAUSE_EDGE, UNIT_EDGE = 0.3, 0.15  # softness of the scores, in standard deviations: with clause shaping, and without
@@ -77,7 +78,8 @@ def words_and_spans(
     """(M, n) fields and warm-up gradients -> (M, n) scores of single words, and of spans; both in [0, 1].
 
     Span scores above 0.5 are the rationale. For each input they are those of its single words, or of its clauses: the
-    rationale with the lower loss, where each span counts `SPAN_PENALTY`.
+    rationale with the lower loss, where each span counts `SPAN_PENALTY`. Where that one does not suffice, it is one
+    connected span if such a one does, or has a lower loss.
     """
     with torch.no_grad():
         by_word = replace(settings, halo=0.0, shrink=0.0, closing=0, anchor=0.0)
@@ -87,24 +89,29 @@ def words_and_spans(
         if not (settings.halo or settings.shrink or settings.closing):
             return scores, RationaleCandidate.of(word_order, batch, target, by_word).scores
         order_of_spans = span_order(z, anchor, batch, settings)
-        if asks_in_turn(batch):
-            words, spans = _candidates_in_turn((word_order, by_word), (order_of_spans, settings), batch, target)
+        selections = SelectionProbabilities(batch, target) if asks_in_turn(batch) else None
+        if selections is not None:
+            words, spans = _candidates_in_turn((word_order, by_word), (order_of_spans, settings), target, selections)
         else:
             by_order = size_probabilities([word_order, order_of_spans], batch, target, size_candidates(batch))
             words = RationaleCandidate.of(word_order, batch, target, by_word, by_order[0])
             spans = RationaleCandidate.of(order_of_spans, batch, target, settings, by_order[1])
-        use_words = (words.loss <= spans.loss)[mask_rows(batch.rows.input, batch)][:, None]
-        return scores, torch.where(use_words, words.scores, spans.scores)
+        best = spans.replaced(words, words.loss <= spans.loss, batch)
+        unsatisfied = ~best.sufficient & single_rows(batch)
+        if bool(unsatisfied.any()):
+            window = _connected_span(scores, batch, target, by_word, selections, unsatisfied)
+            better = window.sufficient | (window.loss < best.loss)
+            best = best.replaced(window, unsatisfied & better, batch)
+        return scores, best.scores
 
 
 @dataclass(frozen=True, eq=False)
 class RationaleCandidate:
     """The rationale that an order of the units leads to."""
 
-    order: Tensor  # (M, n)
-    edge: Tensor  # (M, 1) value above which a unit is in the rationale
     scores: Tensor  # (M, n) above 0.5 in the rationale
     loss: Tensor  # (I,) with a penalty for each span
+    sufficient: Tensor  # (I,) bool, see `best_size`
 
     @classmethod
     def of(
@@ -119,14 +126,43 @@ class RationaleCandidate:
         edges, _ = edge(order, batch, choice.size.repeat_interleave(batch.views), CUT_SOFTNESS)
         q = edges[row_groups(batch)[: batch.masks]][:, None]
         loss = choice.loss + SPAN_PENALTY * span_count(order > q, batch)
-        return cls(order, q, linear_scores(order, q, batch), loss)
+        return cls(linear_scores(order, q, batch), loss, choice.sufficient)
+
+    def replaced(self, other: RationaleCandidate, where: Tensor, batch: Batch) -> RationaleCandidate:
+        """This candidate with `other` in its place in the inputs `where` (I,) bool."""
+        by_mask = where[mask_rows(batch.rows.input, batch)][:, None]
+        return RationaleCandidate(
+            torch.where(by_mask, other.scores, self.scores),
+            torch.where(where, other.loss, self.loss),
+            torch.where(where, other.sufficient, self.sufficient),
+        )
+
+
+def _connected_span(
+    scores: Tensor,
+    batch: Batch,
+    target: Tensor,
+    settings: MaskSettings,
+    selections: SelectionProbabilities | None,
+    inputs: Tensor,
+) -> RationaleCandidate:
+    """The rationale that is one span around the word of highest score (M, n), for the inputs `inputs` (I,) bool."""
+    order = window_order(scores.sqrt(), batch)
+    if selections is not None:
+        probabilities = needed_probabilities(order, settings, selections, inputs)
+    else:
+        (probabilities,) = size_probabilities([order], batch, target, size_candidates(batch))
+    return RationaleCandidate.of(order, batch, target, settings, probabilities)
 
 
 def _candidates_in_turn(
-    words: tuple[Tensor, MaskSettings], spans: tuple[Tensor, MaskSettings], batch: Batch, target: Tensor
+    words: tuple[Tensor, MaskSettings],
+    spans: tuple[Tensor, MaskSettings],
+    target: Tensor,
+    selections: SelectionProbabilities,
 ) -> tuple[RationaleCandidate, RationaleCandidate]:
     """The rationales of these orders (M, n); words that cannot have a lower loss than spans have an infinite one."""
-    selections = SelectionProbabilities(batch, target)
+    batch = selections.batch
     all_inputs = torch.ones(batch.inputs, dtype=torch.bool)
     span_probabilities = needed_probabilities(*spans, selections, all_inputs)
     span_candidate = RationaleCandidate.of(spans[0], batch, target, spans[1], span_probabilities)
