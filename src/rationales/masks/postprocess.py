@@ -78,8 +78,8 @@ def words_and_spans(
     """(M, n) fields and warm-up gradients -> (M, n) scores of single words, and of spans; both in [0, 1].
 
     Span scores above 0.5 are the rationale. For each input they are those of its single words, or of its clauses: the
-    rationale with the lower loss, where each span counts `SPAN_PENALTY`. Where that one does not suffice, it is one
-    connected span if such a one does, or has a lower loss.
+    rationale with the lower loss, where each span counts `SPAN_PENALTY`. Where that one does not suffice, it is the
+    connected span of lowest loss, if that is lower.
     """
     with torch.no_grad():
         by_word = replace(settings, halo=0.0, shrink=0.0, closing=0, anchor=0.0)
@@ -100,8 +100,7 @@ def words_and_spans(
         unsatisfied = ~best.sufficient & single_rows(batch)
         if bool(unsatisfied.any()):
             window = _connected_span(scores, batch, target, by_word, selections, unsatisfied)
-            better = window.sufficient | (window.loss < best.loss)
-            best = best.replaced(window, unsatisfied & better, batch)
+            best = best.replaced(window, unsatisfied & (window.loss < best.loss), batch)
         return scores, best.scores
 
 
@@ -121,8 +120,9 @@ class RationaleCandidate:
         target: Tensor,
         settings: MaskSettings,
         probabilities: SizeProbabilities | None = None,
+        by_loss: bool = False,
     ) -> RationaleCandidate:
-        choice = best_size(order, batch, target, settings, probabilities)
+        choice = best_size(order, batch, target, settings, probabilities, by_loss)
         edges, _ = edge(order, batch, choice.size.repeat_interleave(batch.views), CUT_SOFTNESS)
         q = edges[row_groups(batch)[: batch.masks]][:, None]
         loss = choice.loss + SPAN_PENALTY * span_count(order > q, batch)
@@ -149,10 +149,10 @@ def _connected_span(
     """The rationale that is one span around the word of highest score (M, n), for the inputs `inputs` (I,) bool."""
     order = window_order(scores.sqrt(), batch)
     if selections is not None:
-        probabilities = needed_probabilities(order, settings, selections, inputs)
+        probabilities = needed_probabilities(order, settings, selections, inputs, by_loss=True)
     else:
         (probabilities,) = size_probabilities([order], batch, target, size_candidates(batch))
-    return RationaleCandidate.of(order, batch, target, settings, probabilities)
+    return RationaleCandidate.of(order, batch, target, settings, probabilities, by_loss=True)
 
 
 def _candidates_in_turn(

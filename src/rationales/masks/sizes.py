@@ -82,6 +82,7 @@ def best_size(
     target: Tensor,
     settings: MaskSettings,
     probabilities: SizeProbabilities | None = None,
+    by_loss: bool = False,
 ) -> SizeChoice:
     """Size of the rationale of lowest loss (Eq. 8) among those that suffice; units enter in descending `order`.
 
@@ -95,14 +96,15 @@ def best_size(
     Without clause shaping, a complement below `LOST_TARGET_SHARE` counts as empty: weak evidence is everywhere, and a
     rationale with all of it would hide the word that decides.
 
-    `probabilities`: those of this order, where the model was asked before.
+    `probabilities`: those of this order, where the model was asked before. `by_loss`: all sizes are compared by their
+    loss, whether they suffice or not.
     """
     candidates = size_candidates(batch)
     if probabilities is None:
         (probabilities,) = size_probabilities([order], batch, target, candidates)
     kept, left, full = probabilities.kept, probabilities.left, probabilities.full
     loss, plain_loss = size_losses(probabilities, batch, settings)
-    enough = sufficient_sizes(probabilities, batch)
+    enough = torch.ones_like(kept, dtype=torch.bool) if by_loss else sufficient_sizes(probabilities, batch)
     consistent = enough & (left < full)
     enough = torch.where(consistent.any(0), consistent, enough)
     if batch.pixel_grid is None:
@@ -228,7 +230,7 @@ class SelectionProbabilities:
 
 
 def needed_probabilities(
-    order: Tensor, settings: MaskSettings, selections: SelectionProbabilities, inputs: Tensor
+    order: Tensor, settings: MaskSettings, selections: SelectionProbabilities, inputs: Tensor, by_loss: bool = False
 ) -> SizeProbabilities:
     """What `best_size` needs for this order (M, n) in the inputs `inputs` (I,) bool.
 
@@ -241,7 +243,7 @@ def needed_probabilities(
     kept = selections.ask(keep, inputs.expand(len(keep), -1), 0.0)
     probabilities = SizeProbabilities(kept, torch.zeros_like(kept), full, empty)
     enough = sufficient_sizes(probabilities, batch)
-    possible = (enough | ~enough.any(0)) & inputs  # where none suffices, all are compared
+    possible = (enough | ~enough.any(0) | by_loss) & inputs  # where none suffices, all are compared
     lowest_loss, _ = size_losses(probabilities, batch, settings)  # with nothing in the complement
     left, best = torch.ones_like(kept), torch.full_like(full, torch.inf)
     at_once = max(1, SUFFICIENT_COST // sum(batch.cost()))
