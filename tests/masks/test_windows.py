@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from masks.test_words_and_spans import FILLER, LONG_TEXT, batch_of_texts
 from methods.keyword import KeywordModel, keyword_model
+from reference import spans as reference
 
 import rationales
 from rationales.masks import postprocess
@@ -82,6 +83,16 @@ class TestGrowthOrder:
             assert values[line, ranked[0]] == max(row)
             for size in range(1, len(row) + 1):
                 assert max(ranked[:size]) - min(ranked[:size]) == size - 1
+
+    @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=9))
+    def test_equals_the_literal_version(self, units):
+        values, sides = ([float(number) for number in column] for column in zip(*units, strict=True))
+        actual = growth_order(
+            torch.tensor([values], dtype=torch.float64),
+            torch.tensor([sides], dtype=torch.float64),
+            torch.ones(1, len(values)).bool(),
+        )
+        assert actual[0].tolist() == reference.growth_order(values, sides)
 
     def test_alone_equals_in_a_batch(self, phrase_model):
         batch = batch_of_texts(phrase_model, FILLER, "nobody laughed past the bridge")

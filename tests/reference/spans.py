@@ -56,6 +56,20 @@ def close_gaps(values: Sequence[float], size: int) -> list[float]:
     return closed
 
 
+def growth_order(values: Sequence[float], sides: Sequence[float], reach: float = 4.0) -> list[int]:
+    """n for the highest value, then one less for each unit that joins its span, on the side that counts more."""
+    count = len(values)
+    top = max(range(count), key=lambda unit: values[unit])
+    members, order = [top], [0] * count
+    order[top] = count
+    for rank in range(count - 1, 0, -1):
+        outside = [unit for unit in (max(members) + 1, min(members) - 1) if 0 <= unit < count]
+        joining = max(outside, key=lambda unit: sides[unit] / (1 + abs(unit - top) / reach))
+        members.append(joining)
+        order[joining] = rank
+    return order
+
+
 def span_order(
     field: Sequence[float],
     warmup_gradient: Sequence[float],

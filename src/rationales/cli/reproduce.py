@@ -53,7 +53,9 @@ def reproduce(
     as_json: Annotated[bool, Option("--json", help="Print the table as one JSON object, nothing else.")] = False,
     cache: Cache = None,
     no_cache: NoCache = False,
-    tf32: Annotated[bool, Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card.")] = False,
+    tf32: Annotated[
+        bool, Option("--tf32", help="Faster, slightly coarser products on an NVIDIA card, or a CPU with bfloat16.")
+    ] = False,
     runs: Annotated[
         int | None,
         Option(help="Models that are trained for each setting (gt-…, im-table2), random ones for im-sanity."),

@@ -97,10 +97,10 @@ def words_and_spans(
             words = RationaleCandidate.of(word_order, batch, target, by_word, by_order[0])
             spans = RationaleCandidate.of(order_of_spans, batch, target, settings, by_order[1])
         best = spans.replaced(words, words.loss <= spans.loss, batch)
-        unsatisfied = ~best.sufficient & single_rows(batch)
-        if bool(unsatisfied.any()):
-            window = _connected_span(scores, batch, target, by_word, selections, unsatisfied)
-            best = best.replaced(window, unsatisfied & (window.loss < best.loss), batch)
+        if not bool(best.sufficient.all()):
+            inputs = ~best.sufficient & single_rows(batch)
+            window = _connected_span(scores, batch, target, by_word, selections, inputs)
+            best = best.replaced(window, inputs & (window.loss < best.loss), batch)
         return scores, best.scores
 
 
