@@ -112,7 +112,7 @@ def serialized(rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any])
 def row_of(record: Record, title: str, rationale: Rationale) -> dict[str, Any]:
     """A rationale as a row; `title` is what the method is called."""
     full = rationale.probabilities["full"]
-    target, *others = _stored_probabilities(rationale)
+    target, *further_labels = _stored_probabilities(rationale)
     row = {
         "position": record.position,
         "id": record.id,
@@ -123,7 +123,7 @@ def row_of(record: Record, title: str, rationale: Rationale) -> dict[str, Any]:
         **{f"p_{name}": target[name] for name in _PROBABILITIES},
         "selected": int(np.count_nonzero(rationale.selected())),
         "units": len(rationale.units),
-        "other_labels": others,
+        "other_labels": further_labels,
         "rule": _rule_text(rationale.rule),
         "baseline": rationale.baseline,
         "steps": rationale.steps,

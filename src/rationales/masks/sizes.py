@@ -154,7 +154,7 @@ def size_probabilities(
         probabilities = []
         for order in orders:
             thresholds = torch.split(size_thresholds(order, batch, candidates), at_once)
-            keeps = (rationale_keeps(order, batch, some) for some in thresholds)
+            keeps = (rationale_keeps(order, batch, chunk) for chunk in thresholds)
             pairs = [predict(torch.cat([keep, ~keep & real])).view(2, len(keep), -1) for keep in keeps]
             kept, left = torch.cat(pairs, 1)
             probabilities.append(SizeProbabilities(kept, left, full, empty))
@@ -218,11 +218,11 @@ class SelectionProbabilities:
         variant, row = torch.nonzero(needed[:, batch.rows.input], as_tuple=True)
         row_keep = keep[variant, row]
         keys = list(zip(row.tolist(), map(bytes, row_keep.numpy()), strict=True))
-        places = {key: place for place, key in enumerate(keys) if key not in self.known}
-        if places:
-            places_of_new = torch.tensor(list(places.values()))
-            values = outputs_of_rows(batch, self.target, row[places_of_new], row_keep[places_of_new])
-            self.known.update(zip(places, values.tolist(), strict=True))
+        unknown = {key: number for number, key in enumerate(keys) if key not in self.known}
+        if unknown:
+            unknown_numbers = torch.tensor(list(unknown.values()))
+            values = outputs_of_rows(batch, self.target, row[unknown_numbers], row_keep[unknown_numbers])
+            self.known.update(zip(unknown, values.tolist(), strict=True))
         by_row = torch.zeros(keep.shape[:2], dtype=batch.dtype)
         by_row[variant, row] = torch.tensor([self.known[key] for key in keys], dtype=batch.dtype)
         pooled = batch.pool(by_row[..., None]).mean(-2).squeeze(-1)

@@ -36,7 +36,9 @@ BEAMS = (10, 50, 100)
 MASKER_METRIC = "comprehensiveness"
 MIN_TIMED = 5  # texts alone, whatever they cost
 LENGTH_RATIO = 2.0  # "nearly unaffected by text length": at most so many times the seconds
-COLUMNS = tuple(f"{corpus} {what}" for corpus in COUNTS for what in ("s alone", "s together", "forward", "backward"))
+COLUMNS = tuple(
+    f"{corpus} {measure}" for corpus in COUNTS for measure in ("s alone", "s together", "forward", "backward")
+)
 
 
 def row_specs() -> list[MethodRow]:
@@ -142,9 +144,9 @@ def table_rows(timings: dict[str, dict[str, Timing]]) -> list[TableRow]:
         cells = {}
         for key, timing in by_corpus.items():
             cells[f"{key} s alone"] = Cell((*timing.alone, *(float("nan"),) * (size - len(timing.alone))))
-            for what in ("together", "forward", "backward"):
-                name = f"{key} s together" if what == "together" else f"{key} {what}"
-                cells[name] = Cell((getattr(timing, what), *(float("nan"),) * (size - 1)))
+            for measure in ("together", "forward", "backward"):
+                name = f"{key} s together" if measure == "together" else f"{key} {measure}"
+                cells[name] = Cell((getattr(timing, measure), *(float("nan"),) * (size - 1)))
         rows.append(TableRow(title, cells))
     return rows
 

@@ -128,8 +128,8 @@ class Workspace:
 
     def model_name(self, key: str) -> str:
         """Name of the classifier of a data set: the request's for sentiment, where it names one."""
-        own = SOURCES[key].model
-        return self.request.model if self.request.model is not None and key in (SST, SST2) else own
+        trained_name = SOURCES[key].model
+        return self.request.model if self.request.model is not None and key in (SST, SST2) else trained_name
 
     def _is_here(self, name: str) -> bool:
         return name in self.models or not name.startswith("minilm-") or delta_location(name) is not None
@@ -230,8 +230,8 @@ class Workspace:
                 blended = blend(texts.model.batch(chunk, self.request.seed), chunk, raw)
                 for number, item in zip(numbers, blended, strict=True):
                     scores[number] = item
-            taken = time.perf_counter() - began
-            self.tell(f"{row.title} on {texts.source.title}: {len(order)} texts in {taken:.1f} s")
+            seconds = time.perf_counter() - began
+            self.tell(f"{row.title} on {texts.source.title}: {len(order)} texts in {seconds:.1f} s")
             return [item for item in scores if item is not None]
 
         scores: list[RawScores] = self._once(name, compute)

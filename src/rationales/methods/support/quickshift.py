@@ -69,15 +69,15 @@ class _Window:
 def _links(window: _Window, densities: Tensor, max_distance: float) -> Tensor:
     """(N, H, W) int64: index of the nearest pixel of higher density, of equals the first; else the pixel's own."""
     height, width = densities.shape[1:]
-    own = torch.arange(height * width, device=densities.device).view(height, width)
+    pixel_numbers = torch.arange(height * width, device=densities.device).view(height, width)
     nearest = torch.full_like(densities, math.inf)
-    links = own.expand_as(densities)
+    links = pixel_numbers.expand_as(densities)
     for down, across, squared_distances in window.neighbours():
         denser = window.shifted(densities, down, across, -math.inf) > densities
         closer = denser & (squared_distances < nearest)
         nearest = torch.where(closer, squared_distances, nearest)
-        links = torch.where(closer, own + (down * width + across), links)
-    return torch.where(nearest.sqrt() <= max_distance, links, own)
+        links = torch.where(closer, pixel_numbers + (down * width + across), links)
+    return torch.where(nearest.sqrt() <= max_distance, links, pixel_numbers)
 
 
 def _ends(links: Tensor) -> Tensor:

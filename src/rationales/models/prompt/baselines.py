@@ -77,8 +77,8 @@ def choose_baseline(
     final = {
         name: (values[name] + sum(by_name[name] for by_name in further)) / (1 + len(further)) for name in finalists
     }
-    others = {name: value for name, value in values.items() if name not in final}
-    return EmbeddingChoice(tuple((name, group[name]) for group in (final, others) for name in _ranked(group)))
+    not_final = {name: value for name, value in values.items() if name not in final}
+    return EmbeddingChoice(tuple((name, group[name]) for group in (final, not_final) for name in _ranked(group)))
 
 
 def _ranked(values: Mapping[str, float]) -> list[str]:
