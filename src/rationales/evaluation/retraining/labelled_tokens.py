@@ -40,10 +40,8 @@ class LabelledTokens:
         ids, types = np.full(attended.shape, padding, dtype=np.int64), np.zeros(attended.shape, dtype=np.int64)
         ids[attended] = np.concatenate([np.asarray(line, dtype=np.int64) for line in self.ids])
         if self.types is not None:
-            lines = zip(self.types, self.ids, strict=True)
-            types[attended] = np.concatenate(
-                [np.asarray(line, dtype=np.int64)[: len(tokens)] for line, tokens in lines]
-            )
+            pairs = zip(self.types, self.ids, strict=True)
+            types[attended] = np.concatenate([np.asarray(line, dtype=np.int64)[: len(ids)] for line, ids in pairs])
         ids_tensor, types_tensor, mask = (torch.from_numpy(array).to(device) for array in (ids, types, attended))
         return TokenRectangle(ids_tensor, None if self.types is None else types_tensor, mask, self.labels.to(device))
 
