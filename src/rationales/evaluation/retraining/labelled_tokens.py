@@ -41,7 +41,9 @@ class LabelledTokens:
         ids[attended] = np.concatenate([np.asarray(line, dtype=np.int64) for line in self.ids])
         if self.types is not None:
             pairs = zip(self.types, self.ids, strict=True)
-            types[attended] = np.concatenate([np.asarray(line, dtype=np.int64)[: len(ids)] for line, ids in pairs])
+            types[attended] = np.concatenate(
+                [np.asarray(line, dtype=np.int64)[: len(tokens)] for line, tokens in pairs]
+            )
         ids_tensor, types_tensor, mask = (torch.from_numpy(array).to(device) for array in (ids, types, attended))
         return TokenRectangle(ids_tensor, None if self.types is None else types_tensor, mask, self.labels.to(device))
 
