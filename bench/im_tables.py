@@ -164,10 +164,11 @@ def tiny_workspace(request: Request) -> Workspace:
 def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minutes: float) -> None:
     """The steps in turn; one that fails, or for which no time is left, does not keep the others from running."""
     workspace.excluded.add(MULTIRC)
-    failed: set[str] = set()
+    done, failed = set[str](), set[str]()
     for name in steps:
-        if name in ("im-appendix", "im-a6") and "roar-lime" in failed:  # it would train all classifiers of A6 again
-            results.tell(f"== {name}: left out, since roar-lime failed")
+        needs_lime = name == "im-a6" and "roar-lime" not in done
+        if needs_lime or (name == "im-appendix" and "roar-lime" in failed):  # it would train all classifiers of A6
+            results.tell(f"== {name}: left out, since roar-lime failed or did not run")
             continue
         remaining = minutes - results.minutes()
         if remaining < min(STEPS[name], 0.5 * minutes):
@@ -188,6 +189,7 @@ def run_steps(workspace: Workspace, results: Results, steps: Sequence[str], minu
                 table2.retrained_tables(workspace, [row for row in rows if _possible(workspace, row)], names)
             else:
                 results.add(name, TABLES[name](workspace))
+            done.add(name)
         except Exception as error:  # noqa: BLE001 - machine time is scarce: the other tables are still made
             traceback.print_exc()
             failed.add(name)

@@ -33,6 +33,23 @@ def literally(query, key, value, slope, ends):
     return [attended.detach(), *torch.autograd.grad(attended, leaves, slope)]
 
 
+@pytest.mark.parametrize("ends", [None, [0, 3, 8]])
+def test_bfloat16_on_a_cpu_is_computed_in_single_precision(ends):
+    """Equal to rounding the attention of single precision, whatever kernels a CPU has for bfloat16."""
+    (query, key, value, gradient), _ = random_tensors([3, 5], 2, 4, 0)
+    layout = (1, None) if ends is None else (2, (torch.tensor(ends, dtype=torch.int32), 5))
+    halves = [tensor.bfloat16().requires_grad_() for tensor in (query, key, value)]
+    singles = [tensor.detach().float().requires_grad_() for tensor in halves]
+    attended = [attend_packed(*tensors, *layout) for tensors in (halves, singles)]
+    assert attended[0].dtype == torch.bfloat16
+    assert torch.equal(attended[0], attended[1].bfloat16())
+    backward = [
+        torch.autograd.grad(output, inputs, gradient.bfloat16().to(output.dtype))
+        for output, inputs in zip(attended, (halves, singles), strict=True)
+    ]
+    assert all(torch.equal(half, single.bfloat16()) for half, single in zip(*backward, strict=True))
+
+
 lengths = st.lists(st.integers(1, 150), min_size=1, max_size=3)
 
 

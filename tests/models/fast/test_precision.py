@@ -11,7 +11,8 @@ from torch import nn
 import rationales
 from rationales.models.batch.rows import pack
 from rationales.models.fast import precision
-from rationales.models.fast.precision import copy_in_dtype, in_half_precision
+from rationales.models.fast.precision import copy_in_dtype, forward_dtype, in_half_precision
+from rationales.models.text import model as text_model_module
 
 UNMASKED = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta"}
 
@@ -53,6 +54,38 @@ def test_a_copy_goes_with_its_module():
     before = len(precision._copies)
     del module
     assert len(precision._copies) == before - 1
+
+
+class TestForwardDtype:
+    @pytest.mark.parametrize(
+        ("bfloat16", "amx", "expected"), [(True, False, torch.bfloat16), (True, True, None), (False, False, None)]
+    )
+    def test_of_a_cpu_depends_on_its_instructions(self, monkeypatch, bfloat16, amx, expected):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bfloat16)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+        assert forward_dtype(torch.device("cpu")) is expected
+
+    def test_of_an_nvidia_gpu_is_float16_and_others_have_none(self):
+        assert forward_dtype(torch.device("cuda")) is torch.float16
+        assert forward_dtype(torch.device("mps")) is None
+
+    def test_a_coarse_model_answers_nearly_the_same_and_leaves_the_module_as_it_is(self, monkeypatch):
+        model = rationales.load(*tiny("bert"))
+        monkeypatch.setattr(text_model_module, "forward_dtype", lambda _: torch.bfloat16)
+        coarse = model.coarse()
+        assert next(coarse.networks[0].module.parameters()).dtype == torch.bfloat16
+        assert next(model.networks[0].module.parameters()).dtype == torch.float32
+        texts = ["The soup wasn't bad; nobody laughed.", "A field."]
+        full, half = (
+            np.array([list(r.probabilities["full"].values()) for r in rationales.explain(m, texts, method="random")])
+            for m in (model, coarse)
+        )
+        assert np.abs(full - half).max() < precision.MAX_PROBABILITY_DIFFERENCE
+
+    def test_without_a_faster_precision_a_coarse_model_is_the_model(self, monkeypatch):
+        model = rationales.load(*tiny("bert"))
+        monkeypatch.setattr(text_model_module, "forward_dtype", lambda _: None)
+        assert model.coarse() is model
 
 
 @pytest.mark.parametrize("family", FAMILIES)
