@@ -43,3 +43,8 @@ def test_a_dry_run_leaves_out_the_long_reviews(made):
 def test_the_order_of_the_command_line_is_kept(made):
     calls = made("--tables", "aml-table4", "aml-table3-sst")
     assert calls == [("table4", None), ("table3", ["sst"])]
+
+
+def test_another_encoder_is_that_of_tables_3_and_6_alone(made):
+    calls = made("--tables", "aml-table3-sst", "aml-table6", "aml-table4", "--encoder", "distilbert")
+    assert calls == [("table3", ["sst", "distilbert"]), ("table6", ["distilbert"]), ("table4", None)]

@@ -105,6 +105,14 @@ def choose_scenarios(names: Sequence[str] | None) -> ScenarioChoice:
     return ScenarioChoice(corpora, encoders, row_names)
 
 
+def choose_encoder(names: Sequence[str], default: str) -> str:
+    """The encoder among these names, for a table of a single one; an OptionError if there are several."""
+    encoders = [name for name in ENCODERS if name in names]
+    if len(encoders) > 1:
+        raise OptionError(f"this table is about one encoder; choose one of {', '.join(encoders)}")
+    return encoders[0] if encoders else default
+
+
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:
     """Raise an OptionError for a name that is none of the known ones."""
     if unknown := [name for name in names if name not in known]:

@@ -11,13 +11,13 @@ from rationales.evaluation.scores.attribution import predict, score_rows
 from rationales.evaluation.tables.table import Cell, TableRow, short
 from rationales.experiments.aml.row_specs import DECOMPX, FAML, PAML, RANDOM, ROWS, SIG, SOLVEX
 from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, masker_folder
-from rationales.experiments.aml.scenarios import CORPORA, Scenario, check_names
+from rationales.experiments.aml.scenarios import CORPORA, ENCODERS, Scenario, check_names, choose_encoder
 from rationales.experiments.claims import ClaimVerdict, PaperClaim, claims_markdown
 from rationales.experiments.registry import ExperimentReport, Request
 
 TITLE = "AML, Table 6: the best three words"
 KEYS = (FAML, PAML, SIG, DECOMPX, SOLVEX, "marc", "words", RANDOM)
-SCENARIOS = (Scenario(CORPORA["sst2"], "bert"), Scenario(CORPORA["emotion"], "roberta"))
+DATA_SETS, DEFAULT_ENCODER = ("sst2", "emotion"), "roberta"  # the paper's
 SHOWN = 4  # texts of each scenario that are printed
 WORDS = 3
 METRIC = "aopc-comprehensiveness"  # that maskers are trained for
@@ -25,8 +25,8 @@ SHARED = "share of fAML's three words"
 
 
 def names() -> list[str]:
-    """The names that `--rows` accepts."""
-    return list(KEYS)
+    """The names that `--rows` accepts: rows, and one of the encoders."""
+    return [*KEYS, *ENCODERS]
 
 
 def reproduce(request: Request, settings: StudySettings | None = None) -> ExperimentReport:
@@ -34,12 +34,14 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
     settings = settings or StudySettings()
     requested = tuple(request.rows or ())
     check_names(requested, names())
-    keys = [key for key in KEYS if key in requested or key in (FAML, RANDOM) or not requested]
+    encoder = choose_encoder(requested, DEFAULT_ENCODER)
+    keys = [key for key in KEYS if key in requested or key in (FAML, RANDOM) or not set(requested) & set(KEYS)]
     shared: dict[str, list[float]] = {ROWS[key].title: [] for key in keys}
     same_order: list[float] = []
     sections, inputs = [], []
     with masker_folder(request.out) as folder:
-        for number, scenario in enumerate(SCENARIOS):
+        for number, data_set in enumerate(DATA_SETS):
+            scenario = Scenario(CORPORA[data_set], encoder)
             plan = replace(settings.plan, metrics=(METRIC,))
             run = ScenarioRun.open(scenario, request, replace(settings, plan=plan), folder)
             best = best_words(run, keys)
@@ -51,7 +53,7 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
             inputs += [f"{scenario.model_name}: {name}" for name in run.prepared.names]
             sections.append((scenario.title, _markdown(run, best)))
             if request.progress is not None:
-                request.progress((number + 1) / len(SCENARIOS))
+                request.progress((number + 1) / len(DATA_SETS))
         complete = {title: values for title, values in shared.items() if len(values) == len(inputs)}
         rows = [TableRow(title, {SHARED: Cell(tuple(values))}) for title, values in complete.items()]
         recipe = f"Mean share of the best {WORDS} words of fAML that are among the best {WORDS} of the row."
