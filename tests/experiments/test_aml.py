@@ -29,7 +29,7 @@ from rationales.experiments.aml.row_specs import (
     select_rows,
 )
 from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, pooled, with_corrected
-from rationales.experiments.aml.scenarios import CORPORA, Scenario, choose_scenarios
+from rationales.experiments.aml.scenarios import CORPORA, Scenario, choose_encoder, choose_scenarios
 from rationales.experiments.aml.table1_claims import SELECTED_RIVALS, claims
 from rationales.experiments.registry import EXPERIMENTS, Request
 from rationales.masks.instant.aml.masker import load_aml_masker
@@ -92,6 +92,12 @@ class TestRows:
         choice = choose_scenarios(["imdb", "bert", "alti"])
         assert [s.model_name for s in choice.scenarios()] == ["minilm-imdb"]
         assert choice.row_names == ("alti",)
+
+    def test_tables_3_and_6_are_about_one_encoder(self):
+        assert choose_encoder(["sst", "marc"], "bert") == "bert"
+        assert choose_encoder(["sst", "distilbert"], "bert") == "distilbert"
+        with pytest.raises(OptionError, match="one encoder"):
+            choose_encoder(["roberta", "distilbert"], "bert")
 
     def test_a_metric_without_a_masker_uses_that_of_its_kin(self):
         assert masker_metric("sufficiency", ("comprehensiveness", "aopc-sufficiency")) == "aopc-sufficiency"
@@ -262,6 +268,17 @@ class TestRun:
         encoded = run.model.encode([run.model.read(run.prepared.examples[0].text, None)])[0]
         words = table6._in_bold(encoded, tops[0]).split()
         assert sum(word.startswith("**") for word in words) == 3
+
+    def test_table_6_from_data_to_report(self, data, tmp_path, monkeypatch):
+        monkeypatch.setitem(CORPORA, "emotion", CORPORA["sst2"])
+        plan = replace(TINY.plan, metrics=(table6.METRIC,))
+        request = self.request(data, tmp_path / "out", rows=["decompx", "distilbert"])
+        report = table6.reproduce(request, replace(TINY, plan=plan))
+        assert [row.title for row in report.table.rows] == [ROWS[key].title for key in (FAML, "decompx", "random")]
+        assert report.table.rows[0].cells[table6.SHARED].estimate.mean == 1  # fAML's words among fAML's words
+        text = report.to_markdown()
+        assert "1. predicted negative" in text  # the second sentence: four of eight, evenly spread
+        assert "SST-2, DistilBERT shape" in text
 
     def test_table_5_from_data_to_report(self, data, monkeypatch):
         monkeypatch.setattr(table5, "COUNTS", {"sst2": 2, "imdb": 2})
