@@ -73,6 +73,30 @@ def test_any_architecture_and_tokenizer_gives_its_own_likelihoods(kind):
         assert torch.allclose(candidates.likelihood[index], values, atol=1e-5)
 
 
+class TestHalfPrecision:
+    def test_a_copy_expects_nearly_the_same_words_and_the_filler_stays_as_it_is(self, monkeypatch):
+        monkeypatch.setattr(prediction, "forward_dtype", lambda device: torch.bfloat16)
+        module, tokenizer = tiny_filler()
+        before = {name: value.clone() for name, value in module.state_dict().items()}
+        filler = Filler(module, tokenizer, "tiny")
+        half = filler.in_half_precision()
+        assert {weight.dtype for weight in half.module.parameters()} == {torch.bfloat16}
+        assert half.name == filler.name
+        assert half.in_half_precision() is half
+        encoded = encode(TEXTS)
+        inputs, units = single_words(encoded)
+        plain, coarse = (f.candidates(f.read(encoded), inputs, units, count=3).likelihood for f in (filler, half))
+        assert torch.allclose(plain, coarse, atol=0.02)  # logits of 4 to 8 are rounded to 1/32
+        assert not torch.equal(plain, coarse)
+        after = module.state_dict()
+        assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+    def test_a_device_without_it_has_no_copy(self, monkeypatch):
+        monkeypatch.setattr(prediction, "forward_dtype", lambda device: None)
+        filler = Filler(*tiny_filler(), "tiny")
+        assert filler.in_half_precision() is filler
+
+
 class TestVocabulary:
     def test_whole_words_only(self):
         vocabulary = read_vocabulary(tokenizer_of("bert"))

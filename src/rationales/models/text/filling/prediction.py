@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,14 @@ from torch.nn.functional import pad
 from rationales.errors import ModelError
 from rationales.models.batch import pack
 from rationales.models.batch.execution import available_bytes, frozen, limited_threads, token_budget, weight_count
+from rationales.models.fast.precision import copy_in_dtype, forward_dtype
 from rationales.models.text.edits import EditedRows, Insertions, edit_rows
 from rationales.models.text.filling.filler_rows import FillerRows, read_texts
 from rationales.models.text.filling.whole_words import FillerVocabulary, read_vocabulary
 from rationales.models.text.tokens import EncodedText
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MIN_TOKENS, DEFAULT_TOKENS = 8, 512  # tokens of a segment
 LOGITS_SHARE = 0.1  # of the available memory: logits of the masked words that are predicted together, beside copies
@@ -48,6 +52,14 @@ class MaskedLanguageModel:
     def device(self) -> torch.device:
         """Device of the module."""
         return next(self.module.parameters()).device
+
+    def in_half_precision(self) -> Self:
+        """This model with a copy of its network in half precision; itself on a device where that is no faster."""
+        dtype = forward_dtype(self.device)
+        if dtype is None or next(self.module.parameters()).dtype == dtype:
+            return self
+        (network,) = copy_in_dtype([self.module], dtype)
+        return type(self)(network, self.tokenizer, self.name)
 
     @cached_property
     def vocabulary(self) -> FillerVocabulary:
