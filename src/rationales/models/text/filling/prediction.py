@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MIN_TOKENS, DEFAULT_TOKENS = 8, 512  # tokens of a segment
 LOGITS_SHARE = 0.1  # of the available memory: logits of the masked words that are predicted together, beside copies
+CPU_LOGITS_BYTES = 48 * 2**20  # larger blocks are mapped anew for every use, which takes as long as to fill them
 EDITS_AT_ONCE = 2**22  # tokens of masked rows that are prepared together
 
 Reduce = Callable[[Tensor, Tensor], Tensor]  # logits (i, V), allowed (i, V) bool -> (i, ...)
@@ -134,7 +135,11 @@ class MaskedLanguageModel:
         lengths, device = edited.lengths[needed].cpu().numpy(), edit.device
         longest = int(lengths.max())
         budget = max(token_budget(getattr(self.module, "config", None), longest, device), longest)
-        masks = int(LOGITS_SHARE * available_bytes(device)) // (4 * len(self.vocabulary.words)) // member.shape[1]
+        logits_bytes = int(LOGITS_SHARE * available_bytes(device))
+        if device.type == "cpu":
+            logits_bytes = min(logits_bytes, CPU_LOGITS_BYTES)
+        element = next(self.module.parameters()).element_size()
+        masks = logits_bytes // (element * len(self.vocabulary.words)) // member.shape[1]
         work = weight_count(self.module) * int(lengths.sum())
         with limited_threads(work) if device.type == "cpu" else nullcontext():
             for packed_rows in pack(lengths, budget):
