@@ -71,7 +71,11 @@ def test_a_visitor_has_one_job_at_a_time():
     second = jobs.start("anna", Job(endless, 60))
     assert first.wait(5)
     assert not other.cancelled
+    assert jobs.is_running("anna")
     assert jobs.cancel("anna")
+    assert not jobs.is_running("anna")
+    assert jobs.is_running("ben")
+    assert not jobs.is_running("clara")
     assert second.wait(5)
     jobs.end("anna", second)
     assert not jobs.cancel("anna")

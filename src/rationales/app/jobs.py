@@ -133,6 +133,12 @@ class VisitorJobs:
         job.cancel()
         return True
 
+    def is_running(self, visitor: str) -> bool:
+        """Whether this visitor has a job that was not cancelled."""
+        with self._lock:
+            job = self._jobs.get(visitor)
+        return job is not None and not job.cancelled
+
     def end(self, visitor: str, job: Job) -> None:
         """Stop `job` and forget it."""
         job.cancel()

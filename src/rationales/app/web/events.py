@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gradio
 
 from rationales.app.downloads import Download
+from rationales.app.jobs import VisitorJobs
 from rationales.app.views.messages import message
 from rationales.app.web.widgets import plain_html, saved, saver
 from rationales.errors import RationalesError
@@ -23,6 +24,24 @@ POLL = 0.15  # seconds between updates of a progress bar
 def visitor_of(request: gradio.Request) -> str:
     """Who asks: the session of the browser, and the user where there are passwords."""
     return f"{request.username or ''}/{request.session_hash or ''}"
+
+
+def cancel_button(jobs: VisitorJobs, stop: Any, outputs: Sequence[Any], work: Any) -> None:
+    """Let the button `stop` end the event `work` and the job of the visitor.
+
+    outputs: the message, the button that starts a job, `stop`. On a busy machine an update of the progress bar can be
+    on its way while the job is cancelled, and arrive last, so that the outputs are set twice.
+    """
+    cancelled = (message("cancelled", "status"), ON, OFF)
+
+    def cancel(request: gradio.Request) -> tuple[Any, ...]:
+        jobs.cancel(visitor_of(request))
+        return cancelled
+
+    def confirm(request: gradio.Request) -> tuple[Any, ...]:
+        return (gradio.skip(),) * len(cancelled) if jobs.is_running(visitor_of(request)) else cancelled
+
+    stop.click(cancel, None, outputs, cancels=[work], **AT_ONCE).then(confirm, None, outputs, **AT_ONCE)
 
 
 def download_buttons(download: Callable[[str, str], Download], kinds: Mapping[str, str]) -> None:

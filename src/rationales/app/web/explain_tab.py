@@ -26,6 +26,7 @@ from rationales.app.web.events import (
     ON,
     POLL,
     QUICK_QUEUE,
+    cancel_button,
     download_buttons,
     visitor_of,
 )
@@ -90,11 +91,7 @@ def explain_tab(service: ExplainService) -> None:
         **HIDDEN,
     )
 
-    def cancel(request: gradio.Request) -> tuple[Any, ...]:
-        service.jobs.cancel(visitor_of(request))
-        return message("cancelled", "status"), ON, OFF
-
-    inputs.stop.click(cancel, None, [progress, inputs.go, inputs.stop], cancels=[work], **AT_ONCE)
+    cancel_button(service.jobs, inputs.stop, [progress, inputs.go, inputs.stop], work)
     quick = {"concurrency_id": QUICK_QUEUE, "concurrency_limit": 4, "trigger_mode": "always_last"}
     panel.edit(_editing(service), None, edited, **quick, **HIDDEN)
     _choosing(service, inputs)

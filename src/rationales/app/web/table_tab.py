@@ -11,7 +11,17 @@ import gradio
 from rationales.app.service import ExplainService
 from rationales.app.views.messages import message, progress_bar, waiting
 from rationales.app.views.result_page import frame, table_page
-from rationales.app.web.events import AT_ONCE, HIDDEN, MODEL_QUEUE, OFF, ON, POLL, download_buttons, visitor_of
+from rationales.app.web.events import (
+    AT_ONCE,
+    HIDDEN,
+    MODEL_QUEUE,
+    OFF,
+    ON,
+    POLL,
+    cancel_button,
+    download_buttons,
+    visitor_of,
+)
 from rationales.app.web.widgets import plain_html, result_frame, upload_box
 from rationales.errors import RationalesError
 
@@ -38,10 +48,6 @@ def table_tab(service: ExplainService) -> None:
     with gradio.Column(visible=False, elem_id="after-table") as after:
         download_buttons(service.download_table, FILES)
 
-    def cancel(request: gradio.Request) -> tuple[Any, ...]:
-        service.jobs.cancel(visitor_of(request))
-        return message("cancelled", "status"), ON, OFF
-
     def choose(title: str) -> Any:
         served = service.choices.get(title)
         return gradio.update(choices=served.methods, value=served.default_methods[0])
@@ -56,7 +62,7 @@ def table_tab(service: ExplainService) -> None:
         concurrency_limit=1,
         **HIDDEN,
     )
-    stop.click(cancel, None, [progress, go, stop], cancels=[work], **AT_ONCE)
+    cancel_button(service.jobs, stop, [progress, go, stop], work)
 
 
 def _explaining(service: ExplainService) -> Callable[..., AsyncIterator[tuple[Any, ...]]]:
