@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rationales.models.fast.precision import forward_dtype
 from zoo.batches import Tokens
 from zoo.text import NEUTRAL
 
 
 def half_precision(device: torch.device) -> AbstractContextManager[None]:
-    """bfloat16 arithmetic on a GPU; none on a processor, where not every machine has the instructions."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+    """bfloat16 arithmetic on a GPU, or on a processor with instructions for it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=forward_dtype(device) is not None)
 
 
 def classify(model: nn.Module, tokens: Tokens, hidden: bool = False) -> Any:

@@ -14,6 +14,7 @@ import transformers
 from families import CORPUS, tiny
 
 import rationales
+from rationales.data import Example
 from rationales.models import delta as deltas
 from rationales.models.delta import read_delta
 from rationales.models.text.filler_files import FILLERS, load_filler
@@ -21,7 +22,7 @@ from zoo.paper_models import classifiers, report, train
 from zoo.paper_models.cloze import Special, cloze_figures
 from zoo.paper_models.delta_files import low_rank_change, save_delta, state_of
 from zoo.paper_models.fillers import UNSEEN, fresh_filler, mask_tokens, open_filler
-from zoo.paper_models.pack import SharedWords
+from zoo.paper_models.pack import SharedWords, evidence_alone
 from zoo.paper_models.storage import load_rows, pack_encoder, save_rows, to_device, token_rows, unpack_encoder
 
 SPECIAL = Special(pad=0, cls=2, sep=3, mask=4, vocabulary=50)
@@ -51,7 +52,7 @@ def carry(encoder, tmp_path_factory):
     singles = "movies-train movies-val movies-test sst2-train sst2-dev sst-dev sst-test short-text esnli-unseen "
     for name in (singles + "passages-text passages-unseen imdb-unseen imdb-text").split():
         save_rows(single, folder / "tokens", name)
-    for name in ("esnli-train", "esnli-test", "multirc-train", "multirc-test"):
+    for name in ("esnli-train", "esnli-test", "multirc-train", "multirc-evidence", "multirc-test"):
         save_rows(paired, folder / "tokens", name)
     pack_encoder(encoder, folder / "minilm")
     return folder
@@ -220,6 +221,30 @@ class TestFigures:
         assert "test accuracy" not in results["minilm-multirc"]  # nor was the test file read
         assert not (tmp_path / "classifiers.tar").exists()
         assert "not stored" in train.table(results)
+
+    def test_evidence_is_learned_first_and_only_that_of_training_passages(self, carry, encoder, tmp_path, monkeypatch):
+        fits = []
+
+        def record(_model, rows, validation, setting, *_):
+            fits.append((set(rows.group.tolist()), validation is None, setting.epochs))
+            return [] if validation is None else [0.5]
+
+        monkeypatch.setattr(classifiers, "fit", record)
+        monkeypatch.setattr(classifiers, "confirmation", lambda *_: {"significant": False})
+        task = classifiers.Task(
+            "minilm-multirc", ("false", "true"), "multirc-train", ("multirc-test",),
+            (classifiers.Setting(1e-4, 2, 2, evidence_epochs=3),), evidence="multirc-evidence", confirmed=True,
+        )  # fmt: skip
+        classifiers.train_classifier(task, carry, encoder, tmp_path, torch.device("cpu"), minutes=1, seed=0)
+        (evidence_groups, no_choice, epochs), (groups, *_) = fits
+        assert evidence_groups == groups < {0, 1, 2, 3}
+        assert no_choice
+        assert epochs == 3
+
+    def test_the_evidence_of_an_example_is_what_people_marked(self):
+        example = Example("0", "One. Two. Three.", "true", ((0, 4), (10, 16)), pair="Which? || Two")
+        assert evidence_alone(example).text == "One. Three."
+        assert evidence_alone(example).pair == example.pair
 
     def test_training_starts_from_the_encoder_of_another_classifier(self, encoder, tmp_path):
         torch.manual_seed(0)

@@ -7,6 +7,7 @@ by its largest components. Settings, epochs and ranks are chosen on validation d
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ CONFIRMATION_SHARE = 0.16  # of the groups, for the choice of a setting and as m
 SIGNIFICANT = 0.05
 CHECKED_TEXTS = 2000  # on which ranks are compared where nothing was held out: training texts, labels unread
 TRAINING_SHARE = 0.8  # of an item's minutes; the remainder is for validation, compression and tests
+EVIDENCE_SHARE = 0.4  # of a setting's minutes, at most, for the epochs on the evidence alone
 EVALUATION_ROWS = 128
 TINY_ROWS = 6  # of each file, in a dry run
 SINGLE_PRECISION_TOKENS = 128  # short rows are limited by the number of kernels; casts would only add to them
@@ -44,6 +46,7 @@ class Setting:
     batch: int
     start: str = ""  # stored classifier whose encoder training starts from; "": the pretrained encoder
     seed: int = 0  # added to the seed of the run
+    evidence_epochs: int = 0  # on the sentences that people marked alone, before the epochs on complete texts
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Task:
     settings: tuple[Setting, ...]
     validation: str | None = None  # a file; None: a share of the training file, if there is anything to choose
     ranks: tuple[int, ...] = RANKS
+    evidence: str = ""  # the training file with the marked sentences as texts
     confirmed: bool = False  # whether it is stored only if it beats the most frequent label on further groups
 
 
@@ -69,8 +73,8 @@ TASKS = (
          (Setting(2e-5, 3, 32), Setting(1e-4, 6, 32))),
     Task("minilm-multirc", ("false", "true"), "multirc-train", ("multirc-test",),
          (Setting(2e-5, 3, 8),
-          *(Setting(rate, 8, 16, "minilm-esnli", seed) for rate in (5e-5, 1e-4) for seed in range(3))),
-         confirmed=True),
+          Setting(5e-5, 2, 16, "minilm-esnli", evidence_epochs=3)),
+         evidence="multirc-evidence", confirmed=True),
 )  # fmt: skip
 
 
@@ -158,7 +162,7 @@ def fit(
     optimiser = adam(model, setting.rate)
     history: list[float] = []
     best = None
-    short = on_device.ids.shape[1] <= SINGLE_PRECISION_TOKENS
+    short = device.type == "cuda" and on_device.ids.shape[1] <= SINGLE_PRECISION_TOKENS
     pace.begin()
     for _ in range(setting.epochs):
         order = rng.permutation(len(rows))
@@ -167,7 +171,7 @@ def fit(
             if pace.progress >= 1:
                 break
             arguments, label = on_device.batch(order[first : first + setting.batch])
-            with half_precision(torch.device("cpu") if short else device):
+            with nullcontext() if short else half_precision(device):
                 logits = model(**arguments).logits
             loss = nn.functional.cross_entropy(logits.float(), label)
             update(optimiser, loss, setting.rate * (1 - pace.progress))
@@ -223,8 +227,16 @@ def train_classifier(
         if setting.start:
             start_from(model, start_folder(setting.start, out), encoder)
         steps = 3 if tiny else steps_of(rows, setting)
-        pace = Pace(task.name, steps, TRAINING_SHARE * minutes * steps_of(rows, setting) / all_steps)
+        minutes_of_setting = TRAINING_SHARE * minutes * steps_of(rows, setting) / all_steps
+        pace = Pace(task.name, steps, minutes_of_setting)
         torch.set_float32_matmul_precision("high")
+        if setting.evidence_epochs:
+            evidence = load_rows(data / "tokens", task.evidence, limit)
+            evidence = evidence.select(np.flatnonzero(np.isin(evidence.group, rows.group)))
+            warm_up = replace(setting, epochs=setting.evidence_epochs)
+            evidence_steps = 3 if tiny else steps_of(evidence, warm_up)
+            evidence_pace = Pace(f"{task.name}, evidence", evidence_steps, EVIDENCE_SHARE * minutes_of_setting)
+            fit(model, evidence, None, warm_up, evidence_pace, pad, segmented, rng)
         history = fit(model, rows, validation, setting, pace, pad, segmented, rng)
         torch.set_float32_matmul_precision("highest")
         figure = max(history, default=0.0)

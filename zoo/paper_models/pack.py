@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +150,17 @@ def pack_sentences(packer: Packer, trees: dict[str, list[Example]], protected: P
 
 
 def pack_pairs(packer: Packer) -> None:
-    """e-SNLI and MultiRC: the smaller file to train on, the test file."""
+    """e-SNLI and MultiRC: the smaller file to train on, the test file; of MultiRC also the evidence of the former."""
     for name, task, training_split in (("e-snli-l2", "esnli", "dev"), ("eraser-multirc", "multirc", "val")):
         for purpose, split in (("train", training_split), ("test", "test")):
             packer.write(f"{task}-{purpose}", classified_rows(packer.tokenizer, packer.examples(name, split), task))
+    evidence = [evidence_alone(example) for example in packer.examples("eraser-multirc", "val")]
+    packer.write("multirc-evidence", classified_rows(packer.tokenizer, evidence, "multirc"))
+
+
+def evidence_alone(example: Example) -> Example:
+    """The example with the sentences that people marked as its text."""
+    return replace(example, text=" ".join(example.text[begin:end] for begin, end in example.spans), spans=())
 
 
 def pack_short_texts(packer: Packer, sentences: Sequence[str]) -> None:
