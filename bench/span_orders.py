@@ -37,8 +37,8 @@ from rationales.experiments.marc_table1.widths import in_sentences
 from rationales.masks import postprocess
 from rationales.masks.objective import edge, mask_rows, row_groups, scaled
 from rationales.masks.optimize import fast_precision, optimize
-from rationales.masks.settings import CLAUSES, DEFAULT
-from rationales.masks.sizes import CUT_SOFTNESS, SizeProbabilities, size_candidates, size_probabilities
+from rationales.masks.settings import CLAUSES, DEFAULT, MaskSettings
+from rationales.masks.sizes import CUT_SOFTNESS, SizeProbabilities, best_size, size_candidates, size_probabilities
 from rationales.models.batch import Batch, execution
 from rationales.models.batch.rows import content_key
 from rationales.pipeline.scoring import open_batch
@@ -142,24 +142,30 @@ def linear_scores(stored: StoredBatch, kind: str) -> Tensor:
 
 def steep_scores(stored: StoredBatch, kind: str) -> Tensor:
     """Scores of an order, a steep sigmoid around the rationale's edge."""
-    rationale, batch = candidate(stored, kind), stored.batch
-    level = torch.full((batch.inputs * batch.views,), 0.5)  # the deviation is the same at any
-    _, deviation = edge(rationale.order, batch, level, CUT_SOFTNESS)
-    distance = (rationale.order - rationale.edge) / deviation[row_groups(batch)[: batch.masks]][:, None]
+    (order, settings), batch = order_of(stored, kind), stored.batch
+    size = best_size(order, batch, stored.target, settings, stored.fields.by_order[kind]).size
+    by_view = row_groups(batch)[: batch.masks]
+    edges, deviation = edge(order, batch, size.repeat_interleave(batch.views), CUT_SOFTNESS)
+    distance = (order - edges[by_view][:, None]) / deviation[by_view][:, None]
     return torch.sigmoid(postprocess.compressed(distance / postprocess.CLAUSE_EDGE))
+
+
+@functools.cache
+def order_of(stored: StoredBatch, kind: str) -> tuple[Tensor, MaskSettings]:
+    """(M, n): an order that the model was asked about, and the settings of its rationale."""
+    batch, fields = stored.batch, stored.fields
+    if kind == "words":
+        return word_order(fields.words, batch), BY_WORD
+    if kind == "spans":
+        return postprocess.span_order(fields.words, fields.gradient, batch, DEFAULT), DEFAULT
+    return postprocess.unit_order(fields.clauses, batch, CLAUSES), CLAUSES
 
 
 @functools.cache
 def candidate(stored: StoredBatch, kind: str) -> postprocess.RationaleCandidate:
     """The rationale of an order that the model was asked about."""
-    batch, fields = stored.batch, stored.fields
-    if kind == "words":
-        order, settings = word_order(fields.words, batch), BY_WORD
-    elif kind == "spans":
-        order, settings = postprocess.span_order(fields.words, fields.gradient, batch, DEFAULT), DEFAULT
-    else:
-        order, settings = postprocess.unit_order(fields.clauses, batch, CLAUSES), CLAUSES
-    return postprocess.RationaleCandidate.of(order, batch, stored.target, settings, fields.by_order[kind])
+    order, settings = order_of(stored, kind)
+    return postprocess.RationaleCandidate.of(order, stored.batch, stored.target, settings, stored.fields.by_order[kind])
 
 
 def _lower_loss(stored: StoredBatch, first: str, second: str, scale: Callable[[StoredBatch, str], Tensor]) -> Tensor:
