@@ -49,6 +49,7 @@ from rationales.experiments.aml.scenarios import ENCODERS, LONG_TEXT_WORDS, Scen
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.files import write_text
 from rationales.masks.instant.aml.settings import AmlTraining
+from rationales.masks.instant.training import TrainSettings
 from rationales.models.batch import execution
 from rationales.models.delta import ENCODER_PACKAGE
 from zoo.paper_models.storage import unpack_encoder
@@ -124,10 +125,10 @@ def pack_movies(source: Path, target: Path) -> None:
 def pack_imdb(examples: Sequence[Example], target: Path) -> None:
     """The first rows of the table: short test reviews, and as many short training reviews as maskers need.
 
-    All other rows repeat the first one, which the reader leaves out: so the numbers stay, by which splits are told.
+    All other rows repeat the first one, and the reader skips repetitions: row numbers, which decide the split, stay.
     """
     reviews = {int(example.name.removeprefix("review-")): example for example in examples}
-    kept = 0
+    training_reviews = 0
     with gzip.open(target, "wt", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["review", "sentiment"])
@@ -135,9 +136,9 @@ def pack_imdb(examples: Sequence[Example], target: Path) -> None:
             example = reviews.get(number, reviews[0])
             is_test = IMDB_SPLITS.get(number % 10) == "test"
             words = len(example.text.split())
-            if words > (TIMED_WORDS if is_test else LONG_TEXT_WORDS) or (not is_test and kept >= TEXTS):
+            if words > (TIMED_WORDS if is_test else LONG_TEXT_WORDS) or (not is_test and training_reviews >= TEXTS):
                 example = reviews[0]
-            kept += not is_test and example is not reviews[0]
+            training_reviews += not is_test and example is not reviews[0]
             writer.writerow([example.text, example.label])
 
 
@@ -155,7 +156,8 @@ def study_settings(tiny: bool, networks: int = NETWORKS) -> StudySettings:
         training = AmlTraining(
             texts=8, validation_texts=4, epochs=1, trials=2, trial_texts=4, trial_epochs=1, networks=4
         )
-        plan = MaskerPlan(training, metrics=METRICS[:2], finetuning={"steps": 2, "tune": "head"}, resumable=False)
+        finetuning, marc = {"steps": 2, "tune": "head"}, TrainSettings(steps=2, inputs=4, validations=1)
+        plan = MaskerPlan(training, metrics=METRICS[:2], finetuning=finetuning, marc=marc, resumable=False)
         return StudySettings(plan, METRICS[:1], TINY_OPTIONS, (*LEFT_OUT, *TINY_LEFT_OUT), timed_seconds=TIMED_SECONDS)
     plan = MaskerPlan(AmlTraining(networks=networks), resumable=False)
     return StudySettings(plan, METRICS, OPTIONS, LEFT_OUT, coarse=True, timed_seconds=TIMED_SECONDS)
@@ -166,8 +168,8 @@ def stages(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, list[Metho
     fixed = [row for row in ROWS.values() if not row.selected]
     short = [scenario for scenario in scenarios if scenario.corpus.key != LONG_CORPUS]
     long = [scenario for scenario in scenarios if scenario.corpus.key == LONG_CORPUS]
-    no_training = [row for row in fixed if not row.has_masker and row.key not in EXPENSIVE]
-    maskers = [row for row in fixed if row.has_masker]
+    no_training = [row for row in fixed if not row.needs_training and row.key not in EXPENSIVE]
+    maskers = [row for row in fixed if row.needs_training]
     expensive = [ROWS[key] for key in EXPENSIVE]
     for scenario in (*short, *long):
         yield scenario, no_training
@@ -220,20 +222,20 @@ def run_table1(
 
 
 def merge(out: Path, further: Sequence[Path] = ()) -> ExperimentReport:
-    """Table 1 of all rows that commands with these --out have written, without a model; the first folder's rows win."""
+    """Report of Table 1 from the stored rows of these --out folders; a row in several folders is that of the first."""
     tables: dict[Scenario, Table] = {}
     for scenario in choose_scenarios(None).scenarios():
         paths = [folder / "scenarios" / f"{scenario.model_name}.json" for folder in (out, *further)]
-        parts = [Table.from_json(path) for path in paths if path.is_file()]
-        if parts:
+        stored = [Table.from_json(path) for path in paths if path.is_file()]
+        if stored:
             if any(
-                (part.inputs, part.seed, part.model) != (parts[0].inputs, parts[0].seed, parts[0].model)
-                for part in parts
+                (table.inputs, table.seed, table.model) != (stored[0].inputs, stored[0].seed, stored[0].model)
+                for table in stored
             ):
                 raise SystemExit(f"{scenario.model_name}: the runs have other inputs, seeds or models")
-            rows = {row.title: row for part in reversed(parts) for row in part.rows}
+            rows = {row.title: row for table in reversed(stored) for row in table.rows}
             ordered = tuple(rows[row.title] for row in ROWS.values() if row.title in rows)
-            tables[scenario] = replace(parts[0], rows=ordered)
+            tables[scenario] = replace(stored[0], rows=ordered)
     if not tables:
         raise SystemExit(f"{out / 'scenarios'} has no rows of Table 1")
     missing = {

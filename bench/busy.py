@@ -1,11 +1,11 @@
-"""A busy machine: two `rationales explain` at once against one alone with one thread, and against one as it comes.
+"""Run time of two `rationales explain` processes at once, of one with one thread, and of one with default settings.
 
     python bench/busy.py [--repeat 5] [--clock cpu] [--baseline PYTHONPATH_OF_AN_OLDER_CHECKOUT]
 
-Every repeat runs all cases one after another, so that what else the machine does falls on all of them; the medians are
-compared. "two at once" should be at most 1.5 times "one thread"; "as it comes" no slower than the older checkout's.
-With `--clock cpu` the processes' own time counts, of each: on a machine that is busy with other things it still shows
-threads that wait by running in a circle.
+Every repeat runs all cases one after another, so that other load on the machine affects all of them; the medians are
+compared. "two at once" should be at most 1.5 times "one thread", and "as it comes" (default settings) no slower than
+the older checkout's. With `--clock cpu` the mean CPU time of a process is compared: on a machine with other load it
+still shows threads that wait in a busy loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORDS = 160
 
 
 def inputs(folder: Path) -> dict[str, list[str]]:
-    """What is explained: a sentence, 160 words, and a picture in a few steps."""
+    """Title -> arguments of `rationales explain`: a sentence, a text of 160 words, and a picture with 3 steps."""
     sentence_words = SENTENCE.split()
     text = " ".join(sentence_words[number % len(sentence_words)] for number in range(WORDS))
     picture = folder / "picture.png"
@@ -42,7 +42,7 @@ def inputs(folder: Path) -> dict[str, list[str]]:
 
 
 def seconds(arguments: list[str], processes: int, clock: str, **changes: str) -> float:
-    """Until the last of so many processes has explained the input; or what each of them has computed."""
+    """Wall-clock seconds until all of `processes` have explained the input, or the mean CPU seconds of one of them."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
     command = [sys.executable, "-m", "rationales", "explain", *arguments]
     started, computed = time.perf_counter(), _computed()
@@ -55,7 +55,7 @@ def seconds(arguments: list[str], processes: int, clock: str, **changes: str) ->
 
 
 def _computed() -> float:
-    """Seconds of all cores together in the processes that have ended."""
+    """CPU seconds of all child processes that have ended, summed over cores."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--baseline", help="the src folder of an older checkout, to compare single runs with")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    given = parser.parse_args()
+    args = parser.parse_args()
     print(f"{'input':<12}{'one thread':>12}{'two at once':>13}{'ratio':>7}{'as it comes':>13}{'older':>8}  (seconds)")
     with tempfile.TemporaryDirectory() as folder:
         for title, arguments in inputs(Path(folder)).items():
@@ -75,15 +75,15 @@ def main() -> None:
                 "two at once": (2, {}),
                 "as it comes": (1, {}),
             }
-            if given.baseline:
-                cases["older"] = (1, {"PYTHONPATH": given.baseline})
-            taken: dict[str, list[float]] = {name: [] for name in cases}
-            for _ in range(given.repeat):
+            if args.baseline:
+                cases["older"] = (1, {"PYTHONPATH": args.baseline})
+            durations: dict[str, list[float]] = {name: [] for name in cases}
+            for _ in range(args.repeat):
                 for name, (processes, changes) in cases.items():
-                    taken[name].append(seconds(arguments, processes, given.clock, **changes))
-            median = {name: statistics.median(values) for name, values in taken.items()}
+                    durations[name].append(seconds(arguments, processes, args.clock, **changes))
+            median = {name: statistics.median(values) for name, values in durations.items()}
             ratio = median["two at once"] / median["one thread"]
-            older = f"{median['older']:8.2f}" if given.baseline else f"{'-':>8}"
+            older = f"{median['older']:8.2f}" if args.baseline else f"{'-':>8}"
             print(
                 f"{title:<12}{median['one thread']:>12.2f}{median['two at once']:>13.2f}{ratio:>7.2f}"
                 f"{median['as it comes']:>13.2f}{older}"

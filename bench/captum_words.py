@@ -13,11 +13,11 @@ from torch import Tensor
 from rationales.models.text.model import TextModel
 from rationales.models.text.tokens import TextInput
 
-AT_ONCE = 32  # variants
+AT_ONCE = 32  # perturbations per forward pass
 
 
 def attributions(model: TextModel, text: str, samples: int, permutations: int) -> dict[str, Callable[[], Tensor]]:
-    """What to call for each method; all explain the probability of the predicted class."""
+    """Method -> function that computes its attribution; all explain the probability of the predicted class."""
     batch = model.batch(model.encode([TextInput(text)]))
     if len(batch.ids) > 1:
         raise ValueError("captum is given texts of one segment")
@@ -47,8 +47,9 @@ def attributions(model: TextModel, text: str, samples: int, permutations: int) -
     shapley = attr.ShapleyValueSampling(probabilities)
 
     @torch.no_grad()
-    def perturbed(method: Any, **how: Any) -> Tensor:
-        scores: Tensor = method.attribute(words, baselines=empty, target=target, perturbations_per_eval=AT_ONCE, **how)
+    def perturbed(method: Any, **options: Any) -> Tensor:
+        common = {"baselines": empty, "target": target, "perturbations_per_eval": AT_ONCE}
+        scores: Tensor = method.attribute(words, **common, **options)
         return scores
 
     width = words.shape[-1]

@@ -30,11 +30,11 @@ def report(model: ImageModel, photographs: list[ImageInput], method: str, seed: 
     started = time.perf_counter()
     results = rationales.explain(model, [photograph.pixels for photograph in photographs], method=method, seed=seed)
     seconds = (time.perf_counter() - started) / len(results)
-    full, alone, rest = (
+    full, rationale, complement = (
         np.array([result.probabilities[name][result.target] for result in results])
         for name in ("full", "rationale", "complement")
     )
-    insufficient, contradicted = alone < SUFFICIENT * full, rest >= full
+    insufficient, contradicted = rationale < SUFFICIENT * full, complement >= full
     notes = [{note.kind for note in result.notes} for result in results]
     counts = "  ".join(f"{kind} {sum(kind in kinds for kinds in notes)}" for kind in NOTES)
     silent = sum(bool(flag and not kinds & set(NOTES[:2])) for flag, kinds in zip(contradicted, notes, strict=True))

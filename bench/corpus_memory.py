@@ -91,11 +91,11 @@ def tiny_model(folder: Path) -> Path:
 
 
 def measured_run(table: Path, out: Path, model: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds, finished records and the peak of a run of the command, and how the peak grew."""
+    """Run the command; its seconds, finished records, peak memory, and the peak after each number of records."""
     log, errors = out.with_suffix(".log"), out.with_suffix(".err")
     command = [sys.executable, "-m", "rationales", "run", str(table), "--out", str(out), "--methods", args.method]
     command += ["--shard-size", str(args.shard_size), "--workers", str(args.workers), "--log", str(log)]
-    command += ["--device", args.device, *(part for option in args.set for part in ("--set", option))]
+    command += ["--device", args.device, *(argument for option in args.set for argument in ("--set", option))]
     command += [] if model == "embedded" else ["--model", model]
     began, peaks, ended_by_limit = time.monotonic(), dict[int, float](), False
     with errors.open("w") as error_file:

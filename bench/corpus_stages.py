@@ -111,46 +111,46 @@ def explain_list(model: Any, texts: list[str], method: str, first: int) -> None:
 
 
 def kernels(args: argparse.Namespace, device: torch.device, texts: list[str]) -> dict[str, Any]:
-    """Milliseconds a text that the device itself is busy, in one process, and the kernels that take most of them.
+    """Milliseconds per text that the device is busy, in one process, and the kernels that take the longest.
 
-    However many processes share the device, a text takes no less than this.
+    This is a lower bound for the time per text, however many processes share the device.
     """
     if device.type != "cuda":
         print("the kernels of a CPU are not listed; give --device cuda")
         return {}
-    model, part = rationales.load(device=args.device), texts[: args.shard_size]
-    for _ in range(2):  # compiled and cached by the second time
-        explain_list(model, part, args.method, 0)
+    model, shard = rationales.load(device=args.device), texts[: args.shard_size]
+    for _ in range(2):  # warm-up: compilation and caches
+        explain_list(model, shard, args.method, 0)
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        explain_list(model, part, args.method, 0)
+        explain_list(model, shard, args.method, 0)
         torch.cuda.synchronize(device)
     totals = {event.key: (event.self_device_time_total / 1000, event.count) for event in profiler.key_averages()}
-    busy = sum(milliseconds for milliseconds, _ in totals.values()) / len(part)
+    busy = sum(milliseconds for milliseconds, _ in totals.values()) / len(shard)
     longest = sorted(totals.items(), key=lambda entry: -entry[1][0])[:LISTED_KERNELS]
-    rows = [[name[:100], f"{milliseconds / len(part):.4f}", str(count)] for name, (milliseconds, count) in longest]
+    rows = [[name[:100], f"{milliseconds / len(shard):.4f}", str(count)] for name, (milliseconds, count) in longest]
     print(timing.table([f"{args.method}, device busy {busy:.3f} ms a text", "ms a text", "calls"], rows), flush=True)
     return {"busy": busy, "kernels": dict(longest)}
 
 
 def stages(args: argparse.Namespace, device: torch.device, texts: list[str]) -> dict[str, Any]:
-    """Milliseconds a text of each stage, in one process; without the clocks in between, the total is smaller."""
+    """Milliseconds per text of each stage, in one process; the total is measured without the clocks of the stages."""
     model = rationales.load(device=args.device)
     freeze_objects()
-    part = texts[: args.shard_size]
+    shard = texts[: args.shard_size]
     began = time.perf_counter()
-    explain_list(model, part[:WARM_UP_TEXTS], args.method, 0)
-    print(f"first {min(WARM_UP_TEXTS, len(part))} texts, with what is compiled and cached: "
+    explain_list(model, shard[:WARM_UP_TEXTS], args.method, 0)
+    print(f"first {min(WARM_UP_TEXTS, len(shard))} texts, with what is compiled and cached: "
           f"{time.perf_counter() - began:.1f} s", flush=True)  # fmt: skip
-    explain_list(model, part, args.method, 0)
-    total = timing.seconds(lambda: explain_list(model, part, args.method, 0), device)
+    explain_list(model, shard, args.method, 0)
+    total = timing.seconds(lambda: explain_list(model, shard, args.method, 0), device)
     clock = StageClock(device)
     with timed_stages(clock), clock.stage("all else"):
-        explain_list(model, part, args.method, 0)
-    scale = 1000 / len(part)
+        explain_list(model, shard, args.method, 0)
+    scale = 1000 / len(shard)
     by_stage = {name: scale * seconds for name, seconds in clock.seconds.items()}
     rows = [[name, f"{value:.3f}"] for name, value in sorted(by_stage.items(), key=lambda entry: -entry[1])]
     rows += [["sum of the stages", f"{sum(by_stage.values()):.3f}"], ["without clocks", f"{scale * total:.3f}"]]
-    print(timing.table([f"{args.method}, one process, {len(part)} texts", "ms a text"], rows), flush=True)
+    print(timing.table([f"{args.method}, one process, {len(shard)} texts", "ms a text"], rows), flush=True)
     return {"milliseconds": by_stage, "total": scale * total}
 
 
@@ -266,11 +266,11 @@ def use_device(
 
 
 def _timed_share(model: Any, texts: list[str], method: str, size: int) -> dict[str, float]:
-    """Explain these texts in lists of `size`; when, with how much CPU time, and what reading alone takes."""
-    part = texts[:size]
+    """Explain these texts in lists of `size`: start, end, CPU seconds, and the seconds of reading one text."""
+    sample = texts[:size]
     began = time.perf_counter()
-    model.encode([model.read(text, None) for text in part])
-    reading = (time.perf_counter() - began) / len(part)
+    model.encode([model.read(text, None) for text in sample])
+    reading = (time.perf_counter() - began) / len(sample)
     began_at, cpu = time.time(), time.process_time()
     for begin in range(0, len(texts), size):
         explain_list(model, texts[begin : begin + size], method, begin)

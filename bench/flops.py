@@ -1,15 +1,15 @@
-"""Floating-point operations of one row: forward, and back to what the model reads, with frozen weights.
+"""Floating-point operations of one row: a forward pass and a backward pass to the model's inputs, weights frozen.
 
-A product with a weight is done once on the way there and once on the way back (the gradient of its input; no weight has
-one). The two products of attention have no weight: each needs two on the way back. Only products and convolutions
-count, and only what a row needs: no padding, nothing that is run again to save memory. One multiplication and addition
-are two operations.
+A product with a weight is computed once in the forward pass and once in the backward pass (the gradient of its input;
+frozen weights have none). The two products of attention have no weight: each needs two products in the backward pass.
+Only products and convolutions count, and only what a row needs: no padding, nothing that is recomputed to save memory.
+One multiplication and addition are two operations.
 
     layer(T)  = 2 * 2 T (4 h^2 + 2 h f) + 3 * 4 T^2 h        T tokens, h hidden size, f size of the inner layer
-    text(T)   = layers * layer(T) + 2 * 2 (h^2 + h c)        c classes; BERT's pooler and classifier read one token, so
-                - (T - 1) (2 * 2 (2 h^2 + 2 h f) + 3 * 4 T h)    that others end as the last layer's keys and values
+    text(T)   = layers * layer(T) + 2 * 2 (h^2 + h c)        c classes; BERT's pooler and classifier read one token:
+                - (T - 1) (2 * 2 (2 h^2 + 2 h f) + 3 * 4 T h)    for others the last layer has keys and values only
     vit       = layers * layer(P + 1) + 2 * 2 (P h 3 p^2 + h c)          P patches of p x p pixels
-    resnet    = 2 * sum over convolutions of 2 k^2 in out H W + 2 * 2 h c   H x W: what the convolution gives
+    resnet    = 2 * sum over convolutions of 2 k^2 in out H W + 2 * 2 h c   H x W: output size of the convolution
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rationales.models.batch import Batch
 
 
 def layers(config: Any, tokens: int) -> float:
-    """The layers of an encoder of BERT's shape."""
+    """Operations of the layers of an encoder with the architecture of BERT."""
     hidden, inner = config.hidden_size, config.intermediate_size
     linear = 2 * tokens * (4 * hidden**2 + 2 * hidden * inner)
     attention = 4 * tokens**2 * hidden
@@ -32,21 +32,21 @@ def layers(config: Any, tokens: int) -> float:
 
 
 def text(config: Any, tokens: int) -> float:
-    """A BERT sequence classifier on one row of so many tokens."""
+    """Operations of a BERT sequence classifier on one row of `tokens` tokens."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    spared = (tokens - 1) * (4 * (2 * hidden**2 + 2 * hidden * inner) + 12 * tokens * hidden)
-    return float(layers(config, tokens) - spared + 4 * (hidden**2 + hidden * config.num_labels))
+    unused = (tokens - 1) * (4 * (2 * hidden**2 + 2 * hidden * inner) + 12 * tokens * hidden)
+    return float(layers(config, tokens) - unused + 4 * (hidden**2 + hidden * config.num_labels))
 
 
 def vit(config: Any) -> float:
-    """A ViT on one picture of `config.image_size`."""
+    """Operations of a ViT on one picture of `config.image_size`."""
     patches = (config.image_size // config.patch_size) ** 2
-    read = patches * config.hidden_size * config.num_channels * config.patch_size**2
-    return float(layers(config, patches + 1) + 4 * (read + config.hidden_size * config.num_labels))
+    patch_embedding = patches * config.hidden_size * config.num_channels * config.patch_size**2
+    return float(layers(config, patches + 1) + 4 * (patch_embedding + config.hidden_size * config.num_labels))
 
 
 def resnet(config: Any, side: int) -> float:
-    """A ResNet of bottleneck blocks on one picture of side x side pixels; the stride lies in the 3 x 3 convolution."""
+    """Operations of a ResNet of bottleneck blocks on a picture of side x side; 3 x 3 convolutions have the stride."""
 
     def convolution(kernel: int, inside: int, outside: int, side: int) -> int:
         return 2 * kernel**2 * inside * outside * side**2
@@ -68,16 +68,16 @@ def resnet(config: Any, side: int) -> float:
 
 
 def of_run(descent: TimedDescent, row: Callable[[int], float]) -> float:
-    """All operations of one optimisation: every row of every step of every input; `row` takes a row's size."""
+    """All operations of one optimisation; `row(size)` gives those of one row of that size in one step."""
     owner, cost = descent.batch.rows.input.tolist(), descent.batch.cost()
     once: float = sum(descent.steps[number] * row(size) for number, size in zip(owner, cost, strict=True))
     return rows_per_step(descent.method, descent.batch) * once
 
 
 def rows_per_step(settings: MaskSettings, batch: Batch) -> float:
-    """How often a step runs each row of the batch: as rationale and as complement of every mask that it shows.
+    """How often a step runs each row of the batch, on average: rationale and complement of every mask.
 
-    With `views="turn"` a step looks at one of the baselines alone, so that each row has its turn in some of the steps.
+    With `views="turn"` a step uses one of the baselines only, so that a row runs in one of `batch.views` steps.
     """
     masks = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
     return masks / batch.views if settings.views == "turn" else masks

@@ -17,7 +17,7 @@ import argparse
 import os
 import tempfile
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -66,7 +66,8 @@ def run_step(name: str, log: RunLog, args: argparse.Namespace) -> None:
         runs=1 if args.tiny else args.runs or step.runs, jobs=args.jobs, log=log.tell, progress=log.progress,
     )  # fmt: skip
     log.begin_step()
-    report = EXPERIMENTS[step.experiment].run(request)
+    experiment = EXPERIMENTS[step.experiment]
+    report = experiment.run(replace(request, **dict.fromkeys(experiment.unread_options(request))))
     write_text(out / "table.md", report.to_markdown())
     report.table.to_json(out / "table.json")
     log.tell(f"{name} is finished")

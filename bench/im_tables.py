@@ -6,9 +6,9 @@ python -m bench.im_tables --data DIR --out OUT --tiny                      # a d
 --encoder: the encoder as `python -m zoo.paper_models.pack` packs it, where the PyPI package is not installed.
 --archives: classifiers.tar and fillers.tar of `python -m zoo.paper_models.train`, unpacked into zoo/ first.
 Under --out: im-tables.tar (NAME.md and NAME-1.json, NAME-2.json ... of every table; read them by Table.from_json),
-im-tables.md and log.txt, written again after every table. Scores and accuracies after retraining are kept in --cache:
-a run that was stopped goes on there. accuracies.json, written all the time, holds the accuracies alone, for a run on
-another machine that goes on with them (--accuracies).
+im-tables.md and log.txt, written again after every table. Scores and accuracies after retraining are kept in --cache,
+by default cache/ under --out: the same command goes on with what a stopped run has finished. accuracies.json, written
+all the time, holds the accuracies alone, for a run with another --out that goes on with them (--accuracies).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ ACCURACIES = "accuracies.json"
 class Results(RunLog):
     """Everything that comes back: an archive of the tables, one Markdown file of all, and the log."""
 
-    def __init__(self, out: Path, cache: Path | None) -> None:
-        self.accuracies = None if cache is None else cache / "retraining"
+    def __init__(self, out: Path, cache: Path) -> None:
+        self.accuracies = cache / "retraining"
         super().__init__(out)
         self.files: dict[str, str] = {}
         self.reports: dict[str, str] = {}
@@ -88,14 +88,14 @@ class Results(RunLog):
 
     def write_accuracies(self) -> None:
         """All accuracies after retraining that are in the cache, as one file: key -> content of its file."""
-        if self.accuracies is not None and self.accuracies.is_dir():
+        if self.accuracies.is_dir():
             contents = {path.stem: path.read_text() for path in sorted(self.accuracies.glob("*.json"))}
             write_text(self.out / ACCURACIES, json.dumps(contents) + "\n")
 
     def read_accuracies(self, source: Path) -> None:
         """Put accuracies of an earlier run into the cache."""
-        if self.accuracies is None:
-            raise OptionError("accuracies are read into the cache: give --cache, too")
+        if not source.is_file():
+            raise OptionError(f"there is no file {source}; --accuracies takes the {ACCURACIES} of an earlier run")
         self.accuracies.mkdir(parents=True, exist_ok=True)
         for key, content in json.loads(source.read_text()).items():
             write_text(self.accuracies / f"{key}.json", content)
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
     parser.add_argument("--encoder", type=Path, help="packed encoder (carry/paper-models/minilm)")
     parser.add_argument("--archives", type=Path, nargs="+", default=[], help="archives of trained models")
-    parser.add_argument("--cache", type=Path, help="folder of scores and of classifiers' accuracies")
+    parser.add_argument("--cache", type=Path, help="folder of scores and accuracies; by default OUT/cache")
     parser.add_argument("--accuracies", type=Path, help=f"{ACCURACIES} of a run that was stopped, to go on with")
     parser.add_argument("--limit", type=int, help="texts of each data set; by default all of SST, 700, 500 of MultiRC")
     parser.add_argument("--train-texts", type=int, help=f"training texts of ROAR, by default {table2.TRAIN_TEXTS}")
@@ -250,13 +250,14 @@ def main() -> None:
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     execution.GPU_SHARE = args.gpu_share or execution.GPU_SHARE
-    results = Results(args.out, args.cache)
+    cache = args.cache or args.out / "cache"
+    results = Results(args.out, cache)
     if args.accuracies is not None:
         results.read_accuracies(args.accuracies)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(
         data=args.data, device=device, limit=args.limit, seed=args.seed, tf32=args.half or device == "cuda",
-        samples=args.samples, train_texts=args.train_texts, cache=args.cache, log=results.tell,
+        samples=args.samples, train_texts=args.train_texts, cache=cache, log=results.tell,
         progress=results.progress,
     )  # fmt: skip
     if args.tiny:

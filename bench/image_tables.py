@@ -59,7 +59,7 @@ CHEAP = (
     "input-x-gradient", "marc-fine", "m-perturb", "attention", "attribution", "rollout", "tam", "smooth-grad",
     "gradient-shap", "grad-cam-plus-plus", "guided-grad-cam",
 )  # fmt: skip
-FIRST_PARTS = {"cheap": 4, "expensive": 2}  # parts of the models after the first, before any others
+FIRST_PARTS = {"cheap": 4, "expensive": 2}  # parts of the models after the first, before their other parts
 TINY_OPTIONS = {
     "marc": {"steps": 4, "cell": 8},
     "marc-default": {"steps": 6},
@@ -82,52 +82,68 @@ class Task:
 
     model: str
     row: str
-    part: int
+    part_index: int
 
     @property
     def file_name(self) -> str:
-        """A name for a file."""
-        return f"{self.model}.{self.row}.{self.part}"
+        """Name of the file that marks this task as taken."""
+        return f"{self.model}.{self.row}.{self.part_index}"
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Task:
+        """The task of which `to_dict` made this dictionary."""
+        return cls(content["model"], content["row"], content["part"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The task as it is stored in OUT/rows."""
+        return {"model": self.model, "row": self.row, "part": self.part_index}
+
+    def __str__(self) -> str:
+        return f"Task(model={self.model!r}, row={self.row!r}, part={self.part_index})"
 
 
 def tasks(models: Sequence[str], rows: Sequence[str], parts: int, first: str) -> list[Task]:
-    """All tasks in the order in which a process looks for one.
+    """All tasks in the order in which a process takes them.
 
-    First all cheap rows of the first model, then some parts of the cheap rows of the others, some parts of expensive
-    rows, and what remains; `first`: `expensive` puts the expensive rows before all others.
+    First all cheap rows of the first model, then the first parts (`FIRST_PARTS`) of the cheap rows of the other models,
+    the first parts of all expensive rows, and the remaining parts; `first="expensive"` begins with the expensive rows.
     """
     cheap, expensive = ([row for row in group if row in rows] for group in (CHEAP, EXPENSIVE))
     head, tail = models[:1], models[1:]
-    few = {name: range(min(parts, count)) for name, count in FIRST_PARTS.items()}
-    rest = {name: range(min(parts, count), parts) for name, count in FIRST_PARTS.items()}
-    cheap_tasks = [Task(model, row, part) for model in head for row in cheap for part in range(parts)]
-    cheap_tasks += [Task(model, row, part) for model in tail for row in cheap for part in few["cheap"]]
-    expensive_tasks = [Task(model, row, part) for part in few["expensive"] for row in expensive for model in models]
+    first_parts = {name: range(min(parts, count)) for name, count in FIRST_PARTS.items()}
+    later_parts = {name: range(min(parts, count), parts) for name, count in FIRST_PARTS.items()}
+    cheap_tasks = [Task(model, row, index) for model in head for row in cheap for index in range(parts)]
+    cheap_tasks += [Task(model, row, index) for model in tail for row in cheap for index in first_parts["cheap"]]
+    expensive_tasks = [
+        Task(model, row, index) for index in first_parts["expensive"] for row in expensive for model in models
+    ]
     stages = [cheap_tasks, expensive_tasks] if first == "cheap" else [expensive_tasks, cheap_tasks]
-    remaining = [Task(model, row, part) for part in rest["cheap"] for row in cheap for model in tail]
-    remaining += [Task(model, row, part) for part in rest["expensive"] for row in expensive for model in models]
-    return [*stages[0], *stages[1], *remaining]
+    later_tasks = [Task(model, row, index) for index in later_parts["cheap"] for row in cheap for model in tail]
+    later_tasks += [
+        Task(model, row, index) for index in later_parts["expensive"] for row in expensive for model in models
+    ]
+    return [*stages[0], *stages[1], *later_tasks]
 
 
 @dataclass(eq=False)
 class Subjects:
-    """Models with their pictures, each opened when it is first needed."""
+    """Models with their pictures, each loaded when it is first used."""
 
     request: Request
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # row -> further options
     opened: dict[str, tuple[ImageModel, Sequence[Example]]] = field(default_factory=dict)
     _runs: dict[tuple[str, int], ModelRun] = field(default_factory=dict)
 
-    def run(self, name: str, part: int) -> ModelRun:
-        """The model with the pictures of a part."""
+    def run(self, name: str, part_index: int) -> ModelRun:
+        """The model with the pictures of one part."""
         if name not in self.opened:
             model: Any = load(name, device=self.request.device)
             self.opened[name] = (model, pictures_for(model, self.request))
-        if (name, part) not in self._runs:
+        if (name, part_index) not in self._runs:
             model, examples = self.opened[name]
             stride = -(-len(examples) // PART)
-            self._runs[name, part] = ModelRun(model, examples[part::stride], self.request, self.options)
-        return self._runs[name, part]
+            self._runs[name, part_index] = ModelRun(model, examples[part_index::stride], self.request, self.options)
+        return self._runs[name, part_index]
 
 
 def take(out: Path, task: Task) -> bool:
@@ -142,18 +158,18 @@ def take(out: Path, task: Task) -> bool:
 
 
 def finished(out: Path) -> Iterator[tuple[Task, Table]]:
-    """The tasks whose results are there, with a table of one row each; a line that was cut off is left out."""
+    """Finished tasks with their tables of one row each; a line that was cut off is skipped."""
     for path in sorted((out / "rows").glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 record = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            yield Task(**record["task"]), Table.from_dict(record["table"])
+            yield Task.from_dict(record["task"]), Table.from_dict(record["table"])
 
 
 def work(log: RunLog, subjects: Subjects, queue: Sequence[Task], worker: str, minutes: float) -> None:
-    """Take tasks until none is left, or the time is over."""
+    """Take tasks from the queue until none is left or `minutes` have passed."""
     done = {task for task, _ in finished(log.out)}
     path = log.out / "rows" / f"{worker}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,8 +181,10 @@ def work(log: RunLog, subjects: Subjects, queue: Sequence[Task], worker: str, mi
             continue
         began = time.perf_counter()
         try:
-            run = subjects.run(task.model, task.part)
+            run = subjects.run(task.model, task.part_index)
             row = replace(run.measure(ROWS[task.row]), curves={})
+            if row.failed:
+                raise RationalesError(row.failed)
             run.rows[task.row] = row
             table = run.table([ROWS[task.row]])
         except Exception as error:  # noqa: BLE001 - machine time is scarce: the other tasks are still done
@@ -174,25 +192,26 @@ def work(log: RunLog, subjects: Subjects, queue: Sequence[Task], worker: str, mi
             log.tell(f"{task} FAILED: {type(error).__name__}: {error}")
             continue
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"task": vars(task), "table": table.to_dict()}) + "\n")
-        figures = " ".join(f"{name} {short(cell.estimate.mean)}" for name, cell in row.cells.items()) or "n/a"
-        log.tell(f"{task.model}: {row.title}, part {task.part}: {figures} ({time.perf_counter() - began:.1f} s)")
+            file.write(json.dumps({"task": task.to_dict(), "table": table.to_dict()}) + "\n")
+        figures = " ".join(f"{name} {short(cell.estimate.mean)}" for name, cell in row.cells.items())
+        figures = figures or row.placeholder
+        log.tell(f"{task.model}: {row.title}, part {task.part_index}: {figures} ({time.perf_counter() - began:.1f} s)")
 
 
 def merge(out: Path) -> dict[str, Table]:
     """Name -> table of every model: the rows of all parts that are finished; NaN for pictures without a value."""
     by_model: dict[str, dict[str, dict[int, Table]]] = {}
     for task, table in finished(out):
-        by_model.setdefault(task.model, {}).setdefault(task.row, {})[task.part] = table
+        by_model.setdefault(task.model, {}).setdefault(task.row, {})[task.part_index] = table
     names = [*(name for name in MODELS if name in by_model), *(name for name in by_model if name not in MODELS)]
     return {name: _joined(by_model[name]) for name in names}
 
 
 def _joined(rows: Mapping[str, Mapping[int, Table]]) -> Table:
     """One table from tables of one row and one part each."""
-    parts = {part: table for tables in rows.values() for part, table in tables.items()}
+    parts = {index: table for tables in rows.values() for index, table in tables.items()}
     first = next(iter(parts.values()))
-    inputs = tuple(name for part in sorted(parts) for name in parts[part].inputs)
+    inputs = tuple(name for index in sorted(parts) for name in parts[index].inputs)
     hits = sum(float(table.versions[ACCURACY]) * len(table.inputs) for table in parts.values())
     versions = {name: text for table in parts.values() for name, text in table.versions.items()}
     joined = [_joined_row(rows[key], inputs) for key in ROWS if key in rows]
@@ -201,7 +220,7 @@ def _joined(rows: Mapping[str, Mapping[int, Table]]) -> Table:
 
 
 def _joined_row(tables: Mapping[int, Table], inputs: Sequence[str]) -> TableRow:
-    """The row with the values of all parts; seconds and steps are means over their pictures."""
+    """The row with the values of all parts; seconds, steps and passes are means over their pictures."""
     part_rows = [(len(table.inputs), table.rows[0]) for table in tables.values()]
     first = part_rows[0][1]
     cells = {}
@@ -212,7 +231,7 @@ def _joined_row(tables: Mapping[int, Table], inputs: Sequence[str]) -> TableRow:
     weights = [count for count, _ in part_rows]
     means = {
         name: float(np.average([getattr(row, name) for _, row in part_rows], weights=weights))
-        for name in ("seconds", "measuring", "steps", "settled")
+        for name in ("seconds", "measuring", "steps", "settled", "forward_passes", "backward_passes")
     }
     failures = {picture: reason for _, row in part_rows for picture, reason in row.failures.items()}
     return replace(first, cells=cells, failures=failures, **means)
@@ -234,7 +253,7 @@ def write_tables(out: Path) -> str:
 def _cells(table: Table, title: str) -> str:
     row = next((row for row in table.rows if row.title == title), None)
     if row is None or not row.cells:
-        return "–" if row is None else "n/a"
+        return "–" if row is None else row.placeholder
     means = " ".join(short(row.cells[name].estimate.mean) for name in METRICS if name in row.cells)
     return f"{means} (n = {row.cells[METRICS[0]].estimate.n})"
 

@@ -65,7 +65,7 @@ def main() -> None:
             batch = model.batch(encoded)
             scores[:] = batch.gather(method.scores(batch, target).scores)
 
-    batched()  # once before it is timed: kernels are chosen, words are spelled
+    batched()  # warm-up
     with counted(model, filler) as reads:
         batched_seconds = min(seconds(batched, device, args.clock) for _ in range(args.repeat))
     batched_reads = {name: value // args.repeat for name, value in reads.items()}
@@ -80,7 +80,7 @@ def main() -> None:
     plain_scores(model, filler, measured[0], args.candidates)
     with counted(model, filler) as reads:
         loop_seconds = seconds(loop, device, args.clock)
-    all_words, measured_words = (sum(len(text.units) for text in part) for part in (encoded, measured))
+    all_words, measured_words = (sum(len(text.units) for text in sentences) for sentences in (encoded, measured))
     scaled = loop_seconds * all_words / measured_words
     difference = max(float((scores[number] - plain).abs().max()) for number, plain in zip(chosen, looped, strict=True))
     rows = [
@@ -119,12 +119,12 @@ def random_filler(model: TextModel, quick: bool, device: torch.device) -> Filler
 
 @contextmanager
 def counted(model: TextModel, filler: Filler) -> Iterator[dict[str, int]]:
-    """Counts the rows that classifier and filler read inside the block, and the forward passes of both."""
+    """Context that counts the rows that classifier and filler read, and the forward passes of both."""
     reads = {"classifier": 0, "filler": 0, "passes": 0}
 
     def count(name: str) -> Any:
-        def hook(_module: nn.Module, _arguments: Any, named: Any) -> None:
-            reads[name] += len(named["input_ids"])
+        def hook(_module: nn.Module, _positional: Any, keyword: Any) -> None:
+            reads[name] += len(keyword["input_ids"])
             reads["passes"] += 1
 
         return hook
@@ -144,17 +144,17 @@ def plain_scores(model: TextModel, filler: Filler, encoded: EncodedText, candida
 
     def probability(changed: str) -> Tensor:
         encoding = model.tokenizer(changed, return_tensors="pt").to(device)
-        named = {name: encoding[name] for name in ("input_ids", "attention_mask")}
-        output = model.networks[0].module(**named)
+        arguments = {name: encoding[name] for name in ("input_ids", "attention_mask")}
+        output = model.networks[0].module(**arguments)
         return getattr(output, "logits", output).softmax(-1)[0, 0]
 
     full, scores = probability(text), list[Tensor]()
     for unit in encoded.units:
         before, after = text[: unit.start], text[unit.end :]
         encoding = filler.tokenizer(before + filler.tokenizer.mask_token + after, return_tensors="pt").to(device)
-        named = {name: encoding[name] for name in ("input_ids", "attention_mask")}
+        arguments = {name: encoding[name] for name in ("input_ids", "attention_mask")}
         position = (encoding["input_ids"][0] == filler.tokenizer.mask_token_id).nonzero()[0, 0]
-        logits = filler.module(**named).logits[0, position]
+        logits = filler.module(**arguments).logits[0, position]
         allowed = filler.vocabulary.to(device, len(logits))[boundary(preceding(encoded, unit))]
         likelihoods, tokens = torch.where(allowed, logits.softmax(-1), 0.0).topk(candidates)
         original_ids = filler.tokenizer(unit.text, add_special_tokens=False)["input_ids"]
@@ -167,7 +167,7 @@ def plain_scores(model: TextModel, filler: Filler, encoded: EncodedText, candida
 
 
 def apart(before: str, word: str, after: str) -> str:
-    """A text with another word, which does not grow together with what stands beside it without a space."""
+    """The text with another word, separated by spaces from letters and digits beside it."""
     edges = (before[-1:], word[:1]), (word[-1:], after[:1])
     first, second = (" " if previous.isalnum() and following.isalnum() else "" for previous, following in edges)
     return before + first + word + second + after

@@ -50,11 +50,11 @@ def main() -> None:
         print(f"{model.name} on {args.device}, {args.threads} thread(s), {size} tokens, {kind}")
         print(f"{'':<30} {'one text':>12} {f'of {args.many} together':>16}")
 
-        def read(texts: list[str]) -> Batch:
+        def make_batch(texts: list[str]) -> Batch:
             return model.batch(model.encode([TextInput(text) for text in texts]))
 
         def scored(name: str, options: dict[str, object], texts: list[str]) -> Callable[[], None]:
-            method, batch = build(name, options), read(texts)
+            method, batch = build(name, options), make_batch(texts)
 
             def work() -> None:
                 with model.frozen():
@@ -63,7 +63,7 @@ def main() -> None:
             return work
 
         def plain(texts: list[str]) -> Callable[[], None]:
-            batch = read(texts)
+            batch = make_batch(texts)
 
             def work() -> None:
                 with model.frozen(), torch.no_grad():
@@ -74,17 +74,17 @@ def main() -> None:
         def explain_all(texts: list[str]) -> Callable[[], None]:
             return lambda: rationales.explain(model, texts, method="marc-instant", options=options) and None
 
-        def steps(name: str, options: dict[str, object], few: dict[str, object]) -> Work:
-            """Long work is timed once, after a few steps of it."""
+        def steps(name: str, options: dict[str, object], short: dict[str, object]) -> Work:
+            """A slow method: warmed up with the options `short`, so that it can be timed once."""
 
             def work(texts: list[str]) -> Callable[[], None]:
-                scored(name, options | few, texts)()
+                scored(name, options | short, texts)()
                 return scored(name, options, texts)
 
             return work
 
         rows: list[tuple[str, Work, int]] = [
-            ("reading", lambda texts: lambda: read(texts) and None, args.repeat),
+            ("reading", lambda texts: lambda: make_batch(texts) and None, args.repeat),
             ("the model's answer", plain, args.repeat),
             ("marc-instant, scores", lambda texts: scored("marc-instant", options, texts), args.repeat),
             ("marc-instant, all of explain()", explain_all, args.repeat),
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _text(model: TextModel, tokens: int) -> tuple[str, int]:
-    """Words in a circle until there are so many tokens."""
+    """A text of at least `tokens` tokens that repeats `WORDS`, and its number of tokens."""
     words, count = WORDS.split(), 1
     while True:
         text = " ".join(words[i % len(words)] for i in range(count))
@@ -109,7 +109,7 @@ def _text(model: TextModel, tokens: int) -> tuple[str, int]:
 
 
 def _masker(model: TextModel, text: str, path: str | None, folder: Path) -> tuple[dict[str, object], str]:
-    """Options that name a masker; time does not depend on how well it was trained."""
+    """Options with a masker, and its description; run time does not depend on its training."""
     if path:
         return {"masker": path}, f"masker {path}"
     try:
@@ -121,7 +121,7 @@ def _masker(model: TextModel, text: str, path: str | None, folder: Path) -> tupl
 
 
 def _milliseconds(work: Callable[[], None], repeat: int, model: TextModel) -> float:
-    """The median, after a warm-up where there is more than one."""
+    """The median of the repeats, after a warm-up if there are several."""
     times = []
     for number in range(repeat + (repeat > 1)):
         began = time.perf_counter()

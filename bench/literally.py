@@ -1,4 +1,4 @@
-"""MaRC beside a literal version of itself: tests/reference/marc.py, the paper's formulas one word at a time."""
+"""MaRC against its literal version, tests/reference/marc.py: the paper's formulas, one word at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reference.marc import LiteralSettings, explain  # found there only
 
 
 def settings(method: Marc) -> LiteralSettings:
-    """The same by the paper's names."""
+    """The settings of a method under the names of the paper."""
     return LiteralSettings(
         steps=method.steps,
         learning_rate=method.learning_rate,
@@ -38,41 +38,42 @@ def settings(method: Marc) -> LiteralSettings:
 
 
 def reference(model: TextModel, texts: list[str], steps: int | None, clock: str) -> list[dict[str, Any]]:
-    """Seconds of `explain` and of the literal version on every text, and how good both are.
+    """Seconds, sufficiency and comprehensiveness of `explain` and of the literal version for every text.
 
-    `explain` as it is by default, and with the paper's settings to the paper's own stop; the literal version with the
-    paper's settings and as many steps as those took.
+    `explain` runs with its default settings, and with the paper's settings until the paper's stopping rule ends it; the
+    literal version runs with the paper's settings for the same number of steps.
     """
     rationales.explain(model, of_length(model, "12w"), options={"steps": 2})  # warm-up
-    few = {} if steps is None else {"steps": steps}
-    return [_compared(model, text, few, clock) for text in texts]
+    options = {} if steps is None else {"steps": steps}
+    return [_compared(model, text, options, clock) for text in texts]
 
 
-def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> dict[str, Any]:
-    paper = {"preset": "paper", **few}
+def _compared(model: TextModel, text: str, options: dict[str, Any], clock: str) -> dict[str, Any]:
+    paper_options = {"preset": "paper", **options}
     device, module = torch.device("cpu"), model.networks[0].module
     encoded = model.encode([TextInput(text)])
     target = int(model.batch(encoded).predict().argmax())
     scores: dict[str, Any] = {}
     steps: list[int] = []
 
-    def ours() -> None:
-        scores["ours"] = rationales.explain(model, text, options=few).scores
+    def run_default() -> None:
+        scores["ours"] = rationales.explain(model, text, options=options).scores
 
-    def ours_as_paper() -> None:
-        rationale = rationales.explain(model, text, options=paper)
+    def run_paper_settings() -> None:
+        rationale = rationales.explain(model, text, options=paper_options)
         scores["paper"] = rationale.scores
         steps.append(rationale.steps)
 
-    def theirs(how: LiteralSettings) -> torch.Tensor:
-        return torch.cat(explain(module, encoded[0], target, model.tokenizer.pad_token_id, "softmax", how))
+    def literal_scores(n_steps: int) -> torch.Tensor:
+        literal_settings = _paper_settings(n_steps)
+        return torch.cat(explain(module, encoded[0], target, model.tokenizer.pad_token_id, "softmax", literal_settings))
 
-    def frozen() -> None:
+    def run_literal() -> None:
         with model.frozen():
-            scores["literal"] = theirs(_as_long(steps[-1])).float().numpy()
+            scores["literal"] = literal_scores(steps[-1]).float().numpy()
 
-    times = interleaved({"ours": ours, "paper": ours_as_paper, "literal": frozen}, 1, device, clock)
-    unfrozen = seconds(lambda: theirs(_as_long(2)), device, clock) / 2
+    times = interleaved({"ours": run_default, "paper": run_paper_settings, "literal": run_literal}, 1, device, clock)
+    unfrozen_step = seconds(lambda: literal_scores(2), device, clock) / 2
     module.zero_grad(set_to_none=True)
     row: dict[str, Any] = {
         "text": text,
@@ -80,17 +81,17 @@ def _compared(model: TextModel, text: str, few: dict[str, Any], clock: str) -> d
         "steps": steps[-1],
         "ratio": ratio(times["literal"], times["ours"]),
         "same_ratio": ratio(times["literal"], times["paper"]),
-        "all_weights": unfrozen * steps[-1] / times["literal"][0],
+        "all_weights": unfrozen_step * steps[-1] / times["literal"][0],
     }
     for name, values in scores.items():
-        judged = measure_faithfulness(model, encoded, [values], [target], "marc")
-        row |= {f"{name}_seconds": times[name][0], f"{name}_sufficiency": float(judged.sufficiency()[0])}
-        row |= {f"{name}_comprehensiveness": float(judged.comprehensiveness()[0])}
+        faithfulness = measure_faithfulness(model, encoded, [values], [target], "marc")
+        row |= {f"{name}_seconds": times[name][0], f"{name}_sufficiency": float(faithfulness.sufficiency()[0])}
+        row |= {f"{name}_comprehensiveness": float(faithfulness.comprehensiveness()[0])}
     return row
 
 
-def _as_long(steps: int) -> LiteralSettings:
-    """The paper's settings, so many steps."""
+def _paper_settings(steps: int) -> LiteralSettings:
+    """The paper's settings with `steps` steps."""
     method = build("marc", {"preset": "paper", "steps": steps})
     assert isinstance(method, Marc)
     return settings(method)

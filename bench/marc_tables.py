@@ -131,8 +131,8 @@ def _mean(row: TableRow, column: str) -> str:
 
 
 def _differences(table: Table, row: TableRow) -> list[str]:
-    """For every compared column: MaRC's default minus this row, and p of a paired sign-flip test."""
-    default = next((other for other in table.rows if key_of(other.title) == DEFAULT), None)
+    """For every compared column: MaRC's default minus this row, and the p-value of a paired sign-flip test."""
+    default = next((candidate for candidate in table.rows if key_of(candidate.title) == DEFAULT), None)
     if default is None or default is row:
         return ["" for _ in COMPARED]
     texts = []

@@ -48,7 +48,7 @@ class Recordings:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Inside the block, recordings are counted."""
+        """Context in which recordings of CUDA graphs are counted."""
         plain = torch.cuda.graph
         record = self
 
@@ -71,7 +71,7 @@ class Recordings:
 
 
 def unprepared(batch: Batch, variants: int) -> None:
-    """What `Batch.prepare` was before: plans alone."""
+    """Earlier version of `Batch.prepare`, which only made plans."""
     batch.plan(variants, batch.size[0])
 
 
@@ -109,7 +109,7 @@ def paths() -> dict[str, tuple[Marc, Sequence[Callable[[], Any]]]]:
 
 @contextmanager
 def uninitialised_memory_is_nan() -> Iterator[None]:
-    """Inside the block, torch fills new memory with NaN."""
+    """Context in which torch fills uninitialised memory with NaN."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     filled = torch.utils.deterministic.fill_uninitialized_memory
     torch.utils.deterministic.fill_uninitialized_memory = True
@@ -131,8 +131,8 @@ def leave(value: float) -> None:
 
 
 @contextmanager
-def first_not_finite(found: list[str]) -> Iterator[None]:
-    """Inside the block, quantities of steps that run one by one are checked; the first that is not finite is named."""
+def first_not_finite(non_finite: list[str]) -> Iterator[None]:
+    """Context that checks steps which run one by one; the first quantity that is not finite goes to `non_finite`."""
     plain = optimizer.losses
 
     def losses(problem: Any, w: Any, sigma: Any, count: Any, anchor: Any = None) -> Any:
@@ -148,9 +148,9 @@ def first_not_finite(found: list[str]) -> Iterator[None]:
             "gradient by sigma": gradients[1],
         }
         for name, value in quantities.items():
-            if not found and value is not None and not bool(torch.isfinite(value).all()):
+            if not non_finite and value is not None and not bool(torch.isfinite(value).all()):
                 broken = torch.nonzero(~torch.isfinite(value).reshape(len(value), -1).all(1)).flatten().tolist()
-                found.append(f"{name} at step {int(count.max())}, masks {broken[:12]}")
+                non_finite.append(f"{name} at step {int(count.max())}, masks {broken[:12]}")
         return values
 
     with patch.object(optimizer, "losses", losses):
@@ -162,7 +162,7 @@ def report(model: Any, encoded: Sequence[Any], method: Marc, patches: Sequence[C
     groups, recordings, began = weight_groups(model.networks[0].module)[:1], Recordings(), time.perf_counter()
     missing: dict[str, list[int]] = {}
     kinds: set[str] = set()
-    found: list[str] = []
+    non_finite: list[str] = []
     for name, value in LEFTOVERS.items():
         for seed in (0, 1):
             random_model = changed_model(model, lambda module, seed=seed: randomise(module, groups, seed))
@@ -174,7 +174,7 @@ def report(model: Any, encoded: Sequence[Any], method: Marc, patches: Sequence[C
                         stack.enter_context(make())
                     stack.enter_context(recordings.watched())
                     if single:
-                        stack.enter_context(first_not_finite(found))
+                        stack.enter_context(first_not_finite(non_finite))
                         stack.enter_context(uninitialised_memory_is_nan())
                         stack.enter_context(patch.object(steps, "MAX_COST", 0))
                     raw = score_rows(random_model, chunk, method, [number % 2 for number in range(len(chunk))])
@@ -187,7 +187,7 @@ def report(model: Any, encoded: Sequence[Any], method: Marc, patches: Sequence[C
     errors = f"; errors: {sorted(set(recordings.errors))}" if recordings.errors else ""
     return (
         f"without scores after {counts}; recordings {recordings.tried}, failed {len(recordings.errors)}{errors}; "
-        f"copies {sorted(kinds)}; {'first not finite: ' + found[0] if found else 'all looked at finite'}; "
+        f"copies {sorted(kinds)}; {'first not finite: ' + non_finite[0] if non_finite else 'all looked at finite'}; "
         f"{time.perf_counter() - began:.1f} s"
     )
 

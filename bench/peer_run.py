@@ -50,7 +50,7 @@ def answers(model: Any, tokenizer: Any) -> Callable[[list[str]], Any]:
     return probabilities
 
 
-def ours(folder: str) -> dict[str, Way]:
+def our_method(folder: str) -> dict[str, Way]:
     import rationales
 
     model = rationales.load(folder)
@@ -118,7 +118,7 @@ def interpreto(folder: str) -> dict[str, Way]:
 
 
 PEERS = {
-    "rationales": ours,
+    "rationales": our_method,
     "lime": lime,
     "shap": shap,
     "inseq": inseq,
@@ -130,9 +130,9 @@ PEERS = {
 def main() -> None:
     name, folder, threads = sys.argv[1:4]
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a peer prints does not get in between
+    os.dup2(2, 1)  # what a peer prints goes to stderr
 
-    def say(**message: Any) -> None:
+    def send(**message: Any) -> None:
         out.write(json.dumps(message) + "\n")
         out.flush()
 
@@ -142,14 +142,14 @@ def main() -> None:
         import torch
 
         torch.set_num_threads(int(threads))
-        say(ready=list(ways), version=importlib.metadata.version(name))
+        send(ready=list(ways), version=importlib.metadata.version(name))
         for line in sys.stdin:
             request = json.loads(line)
             wall, cpu = time.perf_counter(), time.process_time()
             ways[request["way"]](request["text"])
-            say(wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
+            send(wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
     except Exception as error:  # noqa: BLE001  # a peer may fail in any way; the table says how
-        say(error=" ".join(f"{type(error).__name__}: {error}".split())[:300])
+        send(error=" ".join(f"{type(error).__name__}: {error}".split())[:300])
 
 
 if __name__ == "__main__":

@@ -206,16 +206,16 @@ def main() -> None:
     results, out = compare(args, folder, text)
     if OURS in out:
         raise ModelError(f"our own method did not run: {out[OURS]}")
-    ours = results[MARC][args.clock]
+    marc_times = results[MARC][args.clock]
     rows = []
     for name, result in results.items():
         times = result[args.clock]
-        result["ratio"] = ratio(times, ours)
+        result["ratio"] = ratio(times, marc_times)
         rows.append([name, result["version"], f"{statistics.median(times):.2f}", f"{result['ratio']:.2f}"])
     save(args.out, {"setting": setting(device, args.clock), "model": model.name, "rows": results, "left_out": out})
     print(table(("peer", "version", f"s ({args.clock})", "times MaRC"), rows))
-    for name, why in out.items():
-        print(f"{name} is left out: {why}")
+    for name, reason in out.items():
+        print(f"{name} is left out: {reason}")
 
 
 if __name__ == "__main__":

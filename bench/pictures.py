@@ -67,6 +67,11 @@ def pictures(folder: Path) -> tuple[list[ImageInput], list[int], list[np.ndarray
     return images, classes, boxes
 
 
+def boxes_of_units(model: ImageModel, boxes: list[np.ndarray]) -> Tensor:
+    """(pictures, pixels) bool: pixels that the model reads and that lie inside the boxes, which are white."""
+    return torch.stack([fit_image(ImageInput(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
+
+
 def faithful(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tensor) -> np.ndarray:
     """(pictures, 2): sufficiency and comprehensiveness of scores (pictures, pixels) in what the model reads."""
     values = measure_faithfulness(model, encoded, list(scores.cpu().numpy()), target.tolist(), "marc-images")
@@ -74,13 +79,13 @@ def faithful(model: ImageModel, encoded: list[Any], target: Tensor, scores: Tens
 
 
 def explained(
-    model: ImageModel, encoded: list[Any], target: Tensor, how: dict[str, Any]
+    model: ImageModel, encoded: list[Any], target: Tensor, row: dict[str, Any]
 ) -> tuple[Tensor, float, float]:
-    """(pictures, pixels) scores, seconds a picture and the mean number of steps."""
-    if "baselines" in how:
-        model = replace(model, baselines=tuple(how["baselines"]))
-    method = build(how["method"], how.get("options"), "image")
-    at_once = int(how.get("at_once", 64))
+    """(pictures, pixels) scores, seconds per picture and the mean number of steps of one row: a method and options."""
+    if "baselines" in row:
+        model = replace(model, baselines=tuple(row["baselines"]))
+    method = build(row["method"], row.get("options"), "image")
+    at_once = int(row.get("at_once", 64))
     scores, steps = [], []
     _wait(target)
     began = time.perf_counter()
@@ -88,7 +93,7 @@ def explained(
         chunk = slice(begin, begin + at_once)
         batch = model.batch(encoded[chunk], 0)
         attribution = method.scores(batch, target[chunk])
-        values = attribution.scores if how.get("smooth") is None else smooth(attribution.scores, batch, how["smooth"])
+        values = attribution.scores if row.get("smooth") is None else smooth(attribution.scores, batch, row["smooth"])
         scores.append(torch.stack(batch.gather(values)).detach())
         steps += attribution.steps
     _wait(target)
@@ -99,8 +104,9 @@ def explained(
     return torch.cat(scores), seconds, float(np.mean(steps)) if steps else 0.0
 
 
-def _wait(where: Tensor) -> None:
-    if where.device.type == "cuda":
+def _wait(tensor: Tensor) -> None:
+    """Wait until the device of the tensor has finished all queued work."""
+    if tensor.device.type == "cuda":
         torch.cuda.synchronize()
 
 
@@ -112,16 +118,16 @@ def compare(
     encoded = model.encode(images)
     device = next(model.module.parameters()).device
     target = torch.tensor(classes, device=device)
-    inside = torch.stack([fit_image(ImageInput(box, "boxes"), model.fit)[0][0].flatten() > 0.5 for box in boxes])
+    inside = boxes_of_units(model, boxes)
     table: dict[str, Any] = {}
     area = float(inside.double().mean())
     with model.frozen():
         batches = (replace(model, baselines=("black",)).batch(encoded[at : at + AT_ONCE]) for at in starts(encoded))
         accuracy = float((torch.cat([batch.predict().argmax(1) for batch in batches]) == target).float().mean())
-        for name, how in {**rows, "random": {"method": "random"}}.items():
-            scores, seconds, steps = explained(model, encoded, target, how)
+        for name, row in {**rows, "random": {"method": "random"}}.items():
+            scores, seconds, steps = explained(model, encoded, target, row)
             by_name = {name: scores}
-            if how.get("smoothed", True):
+            if row.get("smoothed", True):
                 width = best_width(model, encoded, target, scores)
                 by_name[f"{name}, smoothed {width:g}"] = smoothed(model, encoded, scores, width)
             for title, values in by_name.items():
@@ -189,7 +195,7 @@ def main() -> None:
         print("pictures: give --data, a folder of pictures with boxes; skipped")
         return
     rows = json.loads(args.rows.read_text(encoding="utf-8")) if args.rows else ROWS
-    rows = {name: how for name, how in rows.items() if args.only is None or name in args.only.split(";")}
+    rows = {name: row for name, row in rows.items() if args.only is None or name in args.only.split(";")}
     selected = slice(*(int(bound) for bound in args.pictures.split(":")))
     data = tuple(column[selected] for column in pictures(args.data))
     results: dict[str, dict[str, Any]] = {}

@@ -100,11 +100,11 @@ class Results(RunLog):
         return bool(self.options.tiny)
 
     def is_over(self) -> bool:
-        """Whether nothing new is begun."""
+        """Whether the time is up: nothing new is started."""
         return bool(time.monotonic() > self.end)
 
     def attempt(self, name: str, action: Callable[[], Any]) -> Any:
-        """The result of an action; one that fails is told and does not stop the others."""
+        """The result of an action; an exception is logged, and the run goes on."""
         self.tell(f"{name}")
         try:
             return action()
@@ -117,11 +117,11 @@ class Results(RunLog):
 def train_adapters(results: Results) -> None:
     """Each adapter in a process of its own, so that both share the device."""
     options, processes = results.options, {}
-    few = ["--steps", "3", "--batch", "4", "--texts", "16", "--test-texts", "8"] if results.tiny else []
+    short = ["--steps", "3", "--batch", "4", "--texts", "16", "--test-texts", "8"] if results.tiny else []
     for task in ADAPTERS:
         folder = options.out / "adapters" / f"{BASE}-{task}"
         command = [sys.executable, "-m", "zoo.prompt_adapter", task, "--data", str(options.data), "--out", str(folder)]
-        command += ["--base", options.model, "--device", device(), *(few or ["--batch", "32"])]
+        command += ["--base", options.model, "--device", device(), *(short or ["--batch", "32"])]
         log = (options.out / f"adapter-{task}.log").open("w")
         processes[task] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         results.tell(f"adapter {task} begun")
@@ -158,13 +158,13 @@ def study_settings(tiny: bool) -> StudySettings:
 
 
 def scenarios_of(names: Sequence[str], other_model: bool) -> list[DecoderScenario]:
-    """The scenarios of these data sets and settings, those of the paper first; adapters need not be there yet."""
+    """The scenarios of these data sets and settings, those of the paper first; adapters need not exist yet."""
     corpora = [name for name in CORPORA if name in names] or list(CORPORA)
     settings = [name for name in SETTINGS if name in names] or list(SETTINGS)
     pairs = [*PAPER_SCENARIOS, *((corpus, setting) for setting in SETTINGS for corpus in CORPORA)]
-    wanted = [pair for pair in dict.fromkeys(pairs) if pair[0] in corpora and pair[1] in settings]
+    selected_pairs = [pair for pair in dict.fromkeys(pairs) if pair[0] in corpora and pair[1] in settings]
     tuned = {f"{BASE}-{task}" for task in ADAPTERS} if not other_model else set()
-    scenarios = [DecoderScenario(CORPORA[corpus], BASE, tuned=setting == TUNED) for corpus, setting in wanted]
+    scenarios = [DecoderScenario(CORPORA[corpus], BASE, tuned=setting == TUNED) for corpus, setting in selected_pairs]
     return [scenario for scenario in scenarios if not scenario.tuned or scenario.adapter in tuned]
 
 

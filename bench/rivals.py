@@ -1,17 +1,19 @@
-"""MaRC beside captum's methods, beside a bare pass of the same rows, and beside a literal version of itself.
+"""Run time of MaRC against captum's methods, plain forward and backward passes, and a literal version of MaRC.
 
 python bench/rivals.py                               # minilm-reviews where it is installed, else the embedded model
 python bench/rivals.py --device cuda --model bert-base --parts rivals bare
 
-rivals: all of `rationales.explain` against captum's `attribute` alone, on one text. captum blends word embeddings, as
-we do, one feature a word (occlusion: a window of 5 tokens), and is given 32 variants at once where it takes any number.
-bare: a step of MaRC (all of the method, divided by its steps) against forward and back to the embeddings of as many
-rows of as many tokens, weights frozen: what no step can do without.
-reference: `explain` against tests/reference/marc.py, the paper's formulas word by word, with the same settings and
-steps, weights frozen; `unfrozen` is how many times longer its step takes with gradients for all weights, as published.
-Sufficiency and comprehensiveness (protocol `marc`, predicted label) say whether both found as much.
+rivals: the whole of `rationales.explain` against captum's `attribute` alone, on one text. captum blends word
+embeddings, as we do, with one feature per word (occlusion: a window of 5 tokens), and evaluates 32 perturbations per
+forward pass where the method has that option.
+bare: one step of MaRC (the time of the whole method divided by its steps) against a forward pass of as many rows of as
+many tokens and a backward pass to the word embeddings, with frozen weights: the least that a step can cost.
+reference: `explain` against tests/reference/marc.py, which computes the paper's formulas one word at a time, with the
+same settings, as many steps and frozen weights; `unfrozen` is how many times longer a step of the literal version
+takes with gradients for all weights, as published. Sufficiency and comprehensiveness (protocol `marc`, predicted
+label) say whether both rationales are equally good.
 
-What is compared is run in turns, after a warm-up; ratios are medians of the rounds' own.
+What is compared is run in turns, after a warm-up; a ratio is the median of the ratios of all rounds.
 """
 
 from __future__ import annotations
@@ -39,112 +41,112 @@ QUICK = {"lengths": ["40w"], "length": "12w", "texts": 1, "steps": 3, "samples":
 MARC = "marc, explain()"
 
 
-def rivals(model: TextModel, given: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
-    """Seconds of every method on one text, and how many times MaRC's that is."""
-    text = of_length(model, given.length)
+def rivals(model: TextModel, args: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
+    """Seconds of every method on one text, and their ratio to the seconds of MaRC."""
+    text = of_length(model, args.length)
 
-    def works(steps: int | None, samples: int, permutations: int) -> dict[str, Work]:
-        own: dict[str, dict[str, Any]] = {"integrated-gradients": {"steps": 50}, "occlusion": {"window": 5}}
-        own |= {"lime": {"samples": samples}, "shapley-sampling": {"orders": permutations}}
-        made = {MARC: explained("marc", {} if steps is None else {"steps": steps})}
-        for name, work in attributions(model, text, samples, permutations).items():
-            made[f"captum {name}"] = work
-        return made | {f"{name}, explain()": explained(name, options) for name, options in own.items()}
+    def calls(steps: int | None, samples: int, permutations: int) -> dict[str, Work]:
+        our_options: dict[str, dict[str, Any]] = {"integrated-gradients": {"steps": 50}, "occlusion": {"window": 5}}
+        our_options |= {"lime": {"samples": samples}, "shapley-sampling": {"orders": permutations}}
+        call_of = {MARC: explain_call("marc", {} if steps is None else {"steps": steps})}
+        for name, call in attributions(model, text, samples, permutations).items():
+            call_of[f"captum {name}"] = call
+        return call_of | {f"{name}, explain()": explain_call(name, options) for name, options in our_options.items()}
 
-    def explained(method: str, options: dict[str, Any]) -> Work:
+    def explain_call(method: str, options: dict[str, Any]) -> Work:
         return lambda: rationales.explain(model, text, method=method, options=options)
 
-    for work in works(2, 2 * AT_ONCE, 1).values():
-        work()  # warm-up
-    found = interleaved(works(given.steps, given.samples, given.permutations), given.repeat, device, given.clock)
+    for call in calls(2, 2 * AT_ONCE, 1).values():
+        call()  # warm-up
+    durations = interleaved(calls(args.steps, args.samples, args.permutations), args.repeat, device, args.clock)
     return [
-        {"method": name, "seconds": statistics.median(times), "ratio": ratio(times, found[MARC]), "runs": times}
-        for name, times in found.items()
+        {"method": name, "seconds": statistics.median(times), "ratio": ratio(times, durations[MARC]), "runs": times}
+        for name, times in durations.items()
     ]
 
 
-def bare(model: TextModel, given: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
-    """Milliseconds of a step and of a bare pass of its rows, at several lengths, for one text and for eight."""
+def bare(model: TextModel, args: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
+    """Milliseconds of a step and of plain forward and backward passes, for several lengths, and one text or eight."""
     rows = []
-    for length in given.lengths:
-        for count in (1, 8) if length == given.lengths[0] else (1,):
+    for length in args.lengths:
+        for count in (1, 8) if length == args.lengths[0] else (1,):
             texts = [of_length(model, length, seed) for seed in range(count)]
-            rows.append({"length": length, "texts": count} | _against_bare(model, texts, given, device))
+            rows.append({"length": length, "texts": count} | _against_bare(model, texts, args, device))
     return rows
 
 
-def _against_bare(
-    model: TextModel, texts: list[str], given: argparse.Namespace, device: torch.device
-) -> dict[str, Any]:
-    method = build("marc", {"stop": "steps"} | ({} if given.steps is None else {"steps": given.steps}))
+def _against_bare(model: TextModel, texts: list[str], args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    """The same for one batch of texts; a plain pass runs as many rows of as many tokens as a step."""
+    method = build("marc", {"stop": "steps"} | ({} if args.steps is None else {"steps": args.steps}))
     assert isinstance(method, Marc)
     with model.frozen():
         batch = model.batch(model.encode([TextInput(text) for text in texts]))
         target = torch.zeros(batch.inputs, dtype=torch.long, device=device)
-        masks = int(rows_per_step(method, batch))
+        repeats = int(rows_per_step(method, batch))
         module: Any = model.networks[0].module
-        ids, attention = (value.repeat(masks, 1) for value in (batch.ids, batch.attention))
-        types = None if batch.types is None else batch.types.repeat(masks, 1)
-        words = model.networks[0].embedding(ids).detach().requires_grad_()
-        half = device.type == "cuda" and method.precision != "full" and torch.cuda.get_device_capability(device)[0] >= 8
-        taken: list[int] = []
+        ids, attention = (value.repeat(repeats, 1) for value in (batch.ids, batch.attention))
+        types = None if batch.types is None else batch.types.repeat(repeats, 1)
+        embeddings = model.networks[0].embedding(ids).detach().requires_grad_()
+        has_bfloat16 = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8
+        use_bfloat16 = has_bfloat16 and method.precision != "full"
+        steps_of_inputs: list[int] = []
 
-        def once() -> None:
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
-                said = module(inputs_embeds=words, attention_mask=attention, token_type_ids=types).logits
-            torch.autograd.grad(said.float().sum(), words)
+        def forward_and_backward() -> None:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=use_bfloat16):
+                logits = module(inputs_embeds=embeddings, attention_mask=attention, token_type_ids=types).logits
+            torch.autograd.grad(logits.float().sum(), embeddings)
 
-        def passes() -> None:
+        def run_plain_passes() -> None:
             for _ in range(method.steps):
-                once()
+                forward_and_backward()
 
-        def steps() -> None:
-            taken[:] = method.scores(batch, target).steps
+        def run_marc() -> None:
+            steps_of_inputs[:] = method.scores(batch, target).steps
 
-        once()
+        forward_and_backward()  # warm-up of both
         build("marc", {"stop": "steps", "steps": 2}).scores(batch, target)
-        found = interleaved({"steps": steps, "bare": passes}, given.repeat, device, given.clock)
-    assert set(taken) == {method.steps}
-    per = {name: 1e3 * statistics.median(times) / method.steps for name, times in found.items()}
+        durations = interleaved({"steps": run_marc, "bare": run_plain_passes}, args.repeat, device, args.clock)
+    assert set(steps_of_inputs) == {method.steps}
+    ms_per_step = {name: 1e3 * statistics.median(times) / method.steps for name, times in durations.items()}
     return {
         "rows": len(ids),
         "tokens": ids.shape[1],
-        "ms_per_step": per["steps"],
-        "ms_bare": per["bare"],
-        "ratio": ratio(found["steps"], found["bare"]),
-        "runs": found,
+        "ms_per_step": ms_per_step["steps"],
+        "ms_bare": ms_per_step["bare"],
+        "ratio": ratio(durations["steps"], durations["bare"]),
+        "runs": durations,
     }
 
 
-def literal(model: TextModel, given: argparse.Namespace, _: torch.device) -> list[dict[str, Any]]:
-    """MaRC and its literal version on some texts."""
-    texts = [of_length(model, given.length, seed) for seed in range(given.texts)]
-    return reference(model, texts, given.steps, given.clock)
+def literal(model: TextModel, args: argparse.Namespace, _: torch.device) -> list[dict[str, Any]]:
+    """MaRC and its literal version on `--texts` texts: seconds, and how good both rationales are."""
+    texts = [of_length(model, args.length, seed) for seed in range(args.texts)]
+    return reference(model, texts, args.steps, args.clock)
 
 
-def shown(found: dict[str, list[dict[str, Any]]]) -> str:
-    """All parts as tables."""
-    parts = []
-    if "rivals" in found:
-        rows = [[one["method"], f"{one['seconds']:.3f}", f"{one['ratio']:.2f}"] for one in found["rivals"]]
-        parts.append(table(("one text", "s", "times MaRC"), rows))
-    if "bare" in found:
+def formatted(results: dict[str, list[dict[str, Any]]]) -> str:
+    """One table of text for each measurement in `results`."""
+    tables = []
+    if "rivals" in results:
+        rows = [[row["method"], f"{row['seconds']:.3f}", f"{row['ratio']:.2f}"] for row in results["rivals"]]
+        tables.append(table(("one text", "s", "times MaRC"), rows))
+    if "bare" in results:
         rows = [
-            [f"{one['texts']} x {one['length']}", str(one["rows"]), str(one["tokens"]), f"{one['ms_per_step']:.2f}",
-             f"{one['ms_bare']:.2f}", f"{one['ratio']:.2f}"]
-            for one in found["bare"]
+            [f"{row['texts']} x {row['length']}", str(row["rows"]), str(row["tokens"]), f"{row['ms_per_step']:.2f}",
+             f"{row['ms_bare']:.2f}", f"{row['ratio']:.2f}"]
+            for row in results["bare"]
         ]  # fmt: skip
-        parts.append(table(("a step", "rows", "tokens", "ms", "bare ms", "ratio"), rows))
-    if "reference" in found:
+        tables.append(table(("a step", "rows", "tokens", "ms", "bare ms", "ratio"), rows))
+    if "reference" in results:
         keys = ["ours_seconds", "paper_seconds", "literal_seconds", "steps", "ratio", "same_ratio", "all_weights"]
-        keys += [f"{whose}_{what}" for what in ("sufficiency", "comprehensiveness") for whose in ("ours", "literal")]
-        lines = [[f"{one['words']} words"] + [f"{one[key]:.3f}" for key in keys] for one in found["reference"]]
-        means = [statistics.mean(one[key] for one in found["reference"]) for key in keys]
-        lines.append(["mean", *(f"{mean:.3f}" for mean in means)])
+        keys += [f"{name}_{metric}" for metric in ("sufficiency", "comprehensiveness") for name in ("ours", "literal")]
+        rows = [[f"{row['words']} words"] + [f"{row[key]:.3f}" for key in keys] for row in results["reference"]]
+        means = [statistics.mean(row[key] for row in results["reference"]) for key in keys]
+        rows.append(["mean", *(f"{mean:.3f}" for mean in means)])
         heads = ("the literal version", "default s", "paper s", "literal s", "its steps", "literal / default",
                  "literal / paper", "unfrozen", "suff", "literal", "comp", "literal")  # fmt: skip
-        parts.append(table(heads, lines))
-    return "\n\n".join(parts)
+        tables.append(table(heads, rows))
+    return "\n\n".join(tables)
 
 
 def main() -> None:
@@ -159,28 +161,28 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="of MaRC; else the preset's")
     parser.add_argument("--samples", type=int, default=1000, help="of LIME")
     parser.add_argument("--permutations", type=int, default=25, help="of Shapley sampling")
-    given = parser.parse_args()
-    if given.quick:
+    args = parser.parse_args()
+    if args.quick:
         parser.set_defaults(**QUICK)
-        given = parser.parse_args()
-    device = ready(given)
-    model = text_model(given.model or "minilm-reviews", device)
-    if model is None and given.model is None:
+        args = parser.parse_args()
+    device = ready(args)
+    model = text_model(args.model or "minilm-reviews", device)
+    if model is None and args.model is None:
         model = text_model("embedded", device)
     if model is None:
-        raise ModelError(f"{given.model} is not installed (make experiments)")
-    parts = {"rivals": rivals, "bare": bare, "reference": literal}
-    found: dict[str, list[dict[str, Any]]] = {}
+        raise ModelError(f"{args.model} is not installed (make experiments)")
+    measurements = {"rivals": rivals, "bare": bare, "reference": literal}
+    results: dict[str, list[dict[str, Any]]] = {}
     print(f"{model.name} on {headline(device)}", flush=True)
-    for name in given.parts:
+    for name in args.parts:
         if name == "reference" and device.type != "cpu":
             print("reference is left out: it runs on a CPU only")
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # captum's, of hooks and of what it will change one day
-            found[name] = parts[name](model, given, device)
-        save(given.out, {"setting": setting(device, given.clock), "model": model.name, **found})
-    print(shown(found))
+            warnings.simplefilter("ignore")  # captum warns about its hooks and about future changes
+            results[name] = measurements[name](model, args, device)
+        save(args.out, {"setting": setting(device, args.clock), "model": model.name, **results})
+    print(formatted(results))
 
 
 if __name__ == "__main__":

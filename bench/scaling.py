@@ -141,9 +141,11 @@ class Points:
         for size in sizes:
             text, count = "", 0
             while len(model.encode([TextInput(text or "a")])[0].rows) <= size:  # the longest text of so many segments
-                kept, count = text, count + 4
+                longest, count = text, count + 4
                 text = words(count)
-            points.append((float(len(model.encode([TextInput(kept)])[0].rows)), scored(model, [kept], self.steps)))
+            points.append(
+                (float(len(model.encode([TextInput(longest)])[0].rows)), scored(model, [longest], self.steps))
+            )
         return points
 
     def units(self, sizes: Sequence[int]) -> list[Point]:

@@ -1,7 +1,9 @@
-"""Schedules of MaRC's optimisation side by side: are fewer, larger steps as good? On validation data alone.
+r"""Schedules of MaRC's optimisation side by side: are fewer, larger steps as good? To be run on validation data.
 
 python -m bench.schedules --data path/to/data --set sst:dev:100 --model minilm-sst2
 python -m bench.schedules --data path/to/data --set eraser-movies:val:30 --variants '{"now": {}, "20": {"steps": 20}}'
+python -m bench.schedules --data path/to/data --set sst:test:300 --model minilm-sst2 --metrics average-precision \
+    --variants '{"marc": {}, "IG": {"method": "integrated-gradients"}}'     # other methods beside marc
 
 Every row but the first is compared with the first: the mean difference over inputs and its 95 % bootstrap interval.
 """
@@ -39,7 +41,9 @@ def main() -> None:
     parser.add_argument("--model", default=None)
     parser.add_argument("--encoder", type=Path, help="packed MiniLM (zoo/paper_models/pack.py)")
     parser.add_argument("--device", default=None)
-    parser.add_argument("--variants", default=None, help="JSON, or a file of it: title -> options of marc")
+    parser.add_argument(
+        "--variants", default=None, help="JSON, or a file of it: title -> options, of marc unless they name a 'method'"
+    )
     parser.add_argument("--metrics", nargs="+", default=METRICS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="write all figures as JSON, row by row")
@@ -58,7 +62,7 @@ def main() -> None:
     first: TableRow | None = None
     figures: dict[str, Any] = {}
     for title, options in {**variants, "random": None}.items():
-        method = {"name": "random"} if options is None else {"name": "marc", "options": options, "title": title}
+        method = _method(title, options)
         began = time.perf_counter()
         row = rationales.evaluate(model, examples, [method], "marc", args.metrics, seed=args.seed)[title]
         metrics = [metric for metric in args.metrics if metric in row.cells]
@@ -72,6 +76,17 @@ def main() -> None:
         first = first or row
         if args.out is not None:
             write_text(args.out, json.dumps(figures, indent=1))
+
+
+def _method(title: str, options: dict[str, Any] | None) -> dict[str, Any]:
+    """A row of `evaluate`: random scores without options, else marc or the method that they name."""
+    if options is None:
+        return {"name": "random"}
+    return {
+        "name": options.get("method", "marc"),
+        "title": title,
+        "options": {name: value for name, value in options.items() if name != "method"},
+    }
 
 
 def _difference(row: TableRow, first: TableRow | None, metric: str) -> str:

@@ -200,11 +200,11 @@ def agreement(scoring: Scoring, batches: Sequence[StoredBatch]) -> dict[str, tup
             marked.append(example)
     computed = []
     for widen in (False, True):
-        judged = [in_sentences(example) if widen else example for example in marked]
+        gold_examples = [in_sentences(example) if widen else example for example in marked]
         inputs = MetricInputs(
             unit_scores=scores,
             compared_scores=scores,
-            gold=[gold_words(example) for example in judged],
+            gold=[gold_words(example) for example in gold_examples],
             tie_keys=[content_key(0, example.text, None) for example in marked],
         )
         computed.append(compute_metrics([METRICS[column] for column in COLUMNS], inputs, find_protocol("marc")))

@@ -112,7 +112,7 @@ def measure(case: Case, device: torch.device, peak: float, clock: str) -> dict[s
 
 
 def line(figures: dict[str, Any]) -> list[str]:
-    """The same to be read."""
+    """Cells of the printed table for one row of figures."""
     return [
         figures["model"],
         figures["input"],
@@ -129,13 +129,13 @@ def line(figures: dict[str, Any]) -> list[str]:
 
 
 def presets(args: argparse.Namespace, paper: str, random: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Titles and options of the presets that are asked for."""
+    """Titles and options of the presets in `args.presets`."""
     if "default" in args.presets:
-        few = {"stop": "steps", "steps": args.steps} if args.steps else {"stop": "steps"} if random else {}
-        yield f"default, {args.steps} steps" if args.steps else "default", few
+        options = {"stop": "steps", "steps": args.steps} if args.steps else {"stop": "steps"} if random else {}
+        yield f"default, {args.steps} steps" if args.steps else "default", options
     if "paper" in args.presets:
-        few = {"preset": paper, "steps": args.paper_steps, "stop": "steps"}
-        yield f"{paper}, {args.paper_steps} steps", few
+        options = {"preset": paper, "steps": args.paper_steps, "stop": "steps"}
+        yield f"{paper}, {args.paper_steps} steps", options
 
 
 def text_cases(name: str, args: argparse.Namespace, device: torch.device) -> Iterator[Case]:

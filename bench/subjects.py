@@ -1,7 +1,7 @@
 """What is explained in the benchmarks of speed: models of known size with random weights, texts and pictures.
 
-Nothing is downloaded. Random models read with the tokenizer of the embedded one. Texts are passages of our own, put one
-after the other; as long as the 199 test reviews of ERASER where these are not given.
+Nothing is downloaded. Random models use the tokenizer of the embedded model. Texts consist of five passages written for
+this file; `reviews` makes texts as long as the 199 test reviews of ERASER where these are not available.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def untyped() -> Any:
 
 
 def random_text(size: str, device: torch.device, classes: int = 2, **fields: Any) -> TextModel:
-    """A BERT of this size with random weights; `more` goes to `rationales.load`."""
+    """A BERT of this size with random weights; `fields` go to `rationales.load`."""
     layers, hidden, heads, inner = SIZES[size]
     embedded: Any = rationales.load()
     tokenizer, library = embedded.tokenizer, untyped()
@@ -72,11 +72,11 @@ def random_text(size: str, device: torch.device, classes: int = 2, **fields: Any
 
 
 def text_model(name: str, device: torch.device) -> TextModel | None:
-    """A random model by its size, one of ours by its name, or None where that is not installed."""
+    """A random model by its size, or a listed model by its name; None if that is not installed."""
     if name in SIZES:
         return random_text(name, device)
-    ours = {entry.name: entry.available for entry in rationales.list_models()}
-    if name in ours and not ours[name]:
+    available = {entry.name: entry.available for entry in rationales.list_models()}
+    if name in available and not available[name]:
         return None
     model = rationales.load(name, device=str(device))
     assert isinstance(model, TextModel)
@@ -90,18 +90,18 @@ def config_of(model: TextModel | ImageModel) -> Any:
 
 
 def words(count: int, seed: int = 0) -> str:
-    """A text of so many words: from the beginning of passage number `seed` on, or a word later with every round."""
+    """A text of `count` words that starts at passage number `seed`, one word later for every cycle through all."""
     first = PASSAGE * seed + PASSAGE * seed // len(WORDS)
     return " ".join(WORDS[(first + i) % len(WORDS)] for i in range(count))
 
 
 def tokens(model: TextModel, text: str) -> int:
-    """How many tokens the model reads of a text, its segments' special ones and overlaps included."""
+    """Number of tokens that the model reads for a text, including special tokens and overlaps of its segments."""
     return sum(len(row.ids) for row in model.encode([TextInput(text)])[0].rows)
 
 
 def of_length(model: TextModel, length: str, seed: int = 0) -> str:
-    """A text of `40w` words or of `160` tokens, the two special ones included; a word may be one token too long."""
+    """A text of `40w` words, or of at least `160` tokens with the two special ones, ending with a whole word."""
     if length.endswith("w"):
         return words(int(length[:-1]), seed)
     count, min_tokens = 1, int(length)
@@ -140,7 +140,7 @@ def random_image(kind: str, side: int, device: torch.device, baselines: tuple[st
 
 
 def pictures(count: int, side: int) -> list[np.ndarray]:
-    """(side, side, 3) each: coarse noise, made smooth."""
+    """(side, side, 3) each: smoothed coarse noise."""
     source = np.random.default_rng(0)
     coarse = [Image.fromarray(source.integers(0, 256, (8, 8, 3), dtype=np.uint8)) for _ in range(count)]
     return [np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC)) for picture in coarse]

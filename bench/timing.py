@@ -1,4 +1,4 @@
-"""What the benchmarks of speed share: clocks that wait for the device, its peak, memory, tables and files."""
+"""Shared by the benchmarks of speed: clocks that wait for the device, peak throughput, memory, tables and files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """The options that all of them have."""
+    """A parser with the options that all benchmarks of speed have."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=None, help="of torch on a CPU; else as torch decides")
@@ -51,7 +51,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 
 
 def ready(args: argparse.Namespace) -> torch.device:
-    """The device, checked; threads set, no remarks of transformers in between."""
+    """The checked device; sets the number of threads and silences the log of transformers."""
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -64,7 +64,7 @@ def ready(args: argparse.Namespace) -> torch.device:
 
 
 def run(main: Callable[[], None]) -> None:
-    """A user's mistake is one line and exit code 2."""
+    """Call `main`; an error of the package is printed as one line, with exit code 2."""
     try:
         main()
     except RationalesError as error:
@@ -73,13 +73,13 @@ def run(main: Callable[[], None]) -> None:
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done all it was told."""
+    """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def seconds(work: Work, device: torch.device, clock: str = "wall") -> float:
-    """One run, from an idle device to an idle device."""
+    """Seconds of one run, from an idle device to an idle device."""
     wait(device)
     began = CLOCKS[clock]()
     work()
@@ -90,7 +90,7 @@ def seconds(work: Work, device: torch.device, clock: str = "wall") -> float:
 def interleaved(
     works: dict[str, Work], repeat: int, device: torch.device, clock: str = "wall"
 ) -> dict[str, list[float]]:
-    """Seconds of every work in every round: one after the other, so that a busy machine is busy for all of them."""
+    """Name -> seconds in every round; all run in turns, so that other load on the machine affects all of them."""
     durations: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeat):
         for name, work in works.items():
@@ -99,13 +99,13 @@ def interleaved(
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """The median of the rounds' own ratios."""
+    """The median of the ratios of all rounds."""
     return statistics.median(numerator / denominator for numerator, denominator in zip(over, under, strict=True))
 
 
 @dataclass(frozen=True)
 class TimedDescent:
-    """One optimisation: what was asked, and how long it took."""
+    """One optimisation: its settings and inputs, its steps, and how long it took."""
 
     method: MaskSettings
     batch: Batch
@@ -115,21 +115,21 @@ class TimedDescent:
 
 @contextlib.contextmanager
 def watched(device: torch.device, clock: str = "wall") -> Iterator[list[TimedDescent]]:
-    """Times the optimisation inside `explain`, beside all else that `explain` does."""
+    """Context that times every optimisation inside `explain`, without the remaining stages of `explain`."""
     descents: list[TimedDescent] = []
 
     def timed(batch: Batch, target: Tensor, settings: MaskSettings, *arguments: Any) -> MaskResult:
-        parts: list[MaskResult] = []
-        spent = seconds(lambda: parts.append(optimize(batch, target, settings, *arguments)), device, clock)
-        descents.append(TimedDescent(settings, batch, parts[0].steps, spent))
-        return parts[0]
+        results: list[MaskResult] = []
+        spent = seconds(lambda: results.append(optimize(batch, target, settings, *arguments)), device, clock)
+        descents.append(TimedDescent(settings, batch, results[0].steps, spent))
+        return results[0]
 
     with patch.object(marc, "optimize", timed):
         yield descents
 
 
 def matmul_peak(device: torch.device, clock: str = "wall") -> float:
-    """Operations per second of one large product: bfloat16 on CUDA, float32 on a CPU; the best of some."""
+    """Operations per second of one large product: bfloat16 on CUDA, float32 on a CPU; the best of five."""
     cuda = device.type == "cuda"
     side, products = (8192, 10) if cuda else (1536, 1)
     left, right = torch.randn(2, side, side, device=device, dtype=torch.bfloat16 if cuda else torch.float32)
@@ -165,7 +165,7 @@ def peak_memory(device: torch.device) -> Iterator[list[float]]:
 
 
 def setting(device: torch.device, clock: str = "wall") -> dict[str, Any]:
-    """Where it was measured."""
+    """Device, clock, threads and versions with which figures were measured."""
     import transformers
 
     cuda = device.type == "cuda"
@@ -181,14 +181,14 @@ def setting(device: torch.device, clock: str = "wall") -> dict[str, Any]:
 
 
 def headline(device: torch.device) -> str:
-    """The same in one line."""
+    """Device, threads and versions in one line."""
     settings = setting(device)
     threads = "" if device.type == "cuda" else f", {settings['threads']} thread(s)"
     return f"{settings['device']}{threads}, torch {settings['torch']}, transformers {settings['transformers']}"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need to be, the first to the left."""
+    """A table of text; the first column is aligned to the left, all others to the right."""
     wide = [max(len(line[at]) for line in [columns, *rows]) for at in range(len(columns))]
     lines = []
     for line in [columns, *rows]:
@@ -198,6 +198,6 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def save(out: Path | None, results: Any) -> None:
-    """Write what there is so far, where it is asked for."""
+    """Write the results so far as JSON, if `out` is not None."""
     if out is not None:
         write_text(out, json.dumps(results, indent=1))

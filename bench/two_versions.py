@@ -25,7 +25,7 @@ from timing import table
 
 HERE = Path(__file__).resolve().parents[1]
 SHARED_FOLDERS = ("src/rationales/models/embedded", "zoo/minilm-reviews")
-COUNTED = {"rivals": "seconds", "bare": "ms_per_step"}  # part of bench/rivals.py -> the figure that is compared
+COUNTED = {"rivals": "seconds", "bare": "ms_per_step"}  # measurement of bench/rivals.py -> the compared figure
 
 
 def link_shared_files(before: Path) -> None:
@@ -53,8 +53,12 @@ def figures(results: Mapping[str, Any]) -> dict[str, float]:
             f"{row['model']}, {row['input']}, {row['inputs']} at once, {row['preset']}": row["seconds_per_input"]
             for row in results["rows"]
         }
-    named = {"rivals": "{method}", "bare": "a step of {texts} x {length}, ms"}
-    return {named[part].format(**row): row[figure] for part, figure in COUNTED.items() for row in results.get(part, ())}
+    titles = {"rivals": "{method}", "bare": "a step of {texts} x {length}, ms"}
+    return {
+        titles[measurement].format(**row): row[figure]
+        for measurement, figure in COUNTED.items()
+        for row in results.get(measurement, ())
+    }
 
 
 def compare(before: list[dict[str, float]], after: list[dict[str, float]]) -> list[list[str]]:
@@ -82,8 +86,8 @@ def main() -> None:
     runs: dict[Path, list[dict[str, float]]] = {before_root: [], HERE: []}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(args.rounds):
-            for place, root in enumerate(runs):
-                out = Path(folder) / f"{number}-{place}.json"
+            for version, root in enumerate(runs):
+                out = Path(folder) / f"{number}-{version}.json"
                 runs[root].append(run_benchmark(root, args.script, args.arguments, out))
     print(table([args.script, "before", "now", "now / before"], compare(runs[before_root], runs[HERE])))
 

@@ -4,10 +4,11 @@ python -m zoo.aml_maskers --job sst2=./my-model,sst2-train.jsonl --job rt=./othe
     --out maskers/ --minutes 30 --device cuda
 python -m zoo.aml_maskers --tiny --out /tmp/maskers          # a dry run on the embedded model, half a minute on a CPU
 
-A job is NAME=MODEL,TEXTS: texts without labels (JSON lines, CSV, or a data set by name with --folder). For each job
-and metric it writes NAME-METRIC.safetensors (half precision) and NAME-METRIC.json (the card); a job that was done is
-not done again, and one that was interrupted goes on. Needs torch, transformers, numpy and safetensors only; without
-Optuna the search for loss weights is random, and its trials are shared by the metrics.
+A job is NAME=MODEL,TEXTS: texts without labels (JSON lines, CSV, or a data set by name with --folder). For each job and
+metric it writes NAME-METRIC.safetensors (half precision) and NAME-METRIC.json (the card); a job that was done is not
+done again unless its model, texts or settings are others now, and one that was interrupted goes on. Needs torch,
+transformers, numpy and safetensors only; without Optuna the search for loss weights is random, and its trials are
+shared by the metrics.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from typing import Any
 import torch
 
 import rationales
+from rationales.experiments.aml.maskers import missing_maskers
 from rationales.files import write_text
 from rationales.masks.instant.aml.backbone import OWN, BackboneSource
 from rationales.masks.instant.aml.example_metrics import EXAMPLE_METRICS
-from rationales.masks.instant.aml.masker import load_aml_masker
-from rationales.masks.instant.aml.pretraining import pretrain_for_metrics
+from rationales.masks.instant.aml.masker import load_aml_masker, stored_digest
+from rationales.masks.instant.aml.pretraining import pretrain_for_metrics, training_digest
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
 from rationales.masks.instant.aml.training.training_run import EpochResult
 from rationales.models.text.model import TextModel
@@ -66,7 +68,8 @@ def train_maskers(
     for number, job in enumerate(jobs):
         paths = {metric: masker_path(out, job.name, metric) for metric in metrics}
         files |= {(job.name, metric): path for metric, path in paths.items()}
-        missing = [metric for metric, path in paths.items() if not path.exists()]
+        digest = training_digest(job.model, job.texts, settings, losses, job.backbone)
+        missing = missing_maskers(paths, digest, stored_digest, print)
         if not missing:
             continue
         remaining = max(0.01, minutes - (time.monotonic() - started) / 60) / (len(jobs) - number) if minutes else 0.0
@@ -132,9 +135,10 @@ def _read_job(text: str, args: argparse.Namespace) -> MaskerJob:
 def _printer(name: str) -> Any:
     def print_epoch(result: EpochResult) -> None:
         star = " *" if result.best else ""
-        step = f"{result.phase} {result.number}/{result.total}"
+        network = f"network {result.network}/{result.networks} " if result.networks > 1 else ""
+        step = f"{network}{result.phase} {result.number}/{result.total}"
         figures = f"{result.metric} {result.value:.4f}{star}"
-        print(f"{name:<16} {step:<14} {figures:<36} {result.seconds:6.0f} s, {result.remaining_seconds:.0f} s to go",
+        print(f"{name:<16} {step:<26} {figures:<36} {result.seconds:6.0f} s, {result.remaining_seconds:.0f} s to go",
               flush=True)  # fmt: skip
 
     return print_epoch

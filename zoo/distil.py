@@ -41,33 +41,36 @@ class Losses:
     states: Tensor  # to the teacher's hidden states
 
 
-def state_loss(ours: Any, theirs: Any, bridges: nn.ModuleList, batch: Batch) -> Tensor:
+def state_loss(student_states: Any, teacher_states: Any, bridges: nn.ModuleList, batch: Batch) -> Tensor:
     """Mean squared distance of the hidden states at every word's first piece, the teacher's at unit scale."""
     total = torch.zeros((), device=batch.label.device)
     valid = batch.valid[..., None].float()
     for bridge, (student_layer, teacher_layer) in zip(bridges, STATE_PAIRS, strict=True):
-        here, there = (
+        student_words, teacher_words = (
             states.gather(1, tokens.first.clamp(max=states.shape[1] - 1)[..., None].expand(-1, -1, states.shape[2]))
-            for states, tokens in zip((ours[student_layer], theirs[teacher_layer]), batch.tokens, strict=True)
+            for states, tokens in zip(
+                (student_states[student_layer], teacher_states[teacher_layer]), batch.tokens, strict=True
+            )
         )
-        goal = nn.functional.layer_norm(there.float(), there.shape[-1:])
-        total = total + ((bridge(here).float() - goal).square() * valid).sum() / (valid.sum() * goal.shape[-1])
+        goal = nn.functional.layer_norm(teacher_words.float(), teacher_words.shape[-1:])
+        total = total + ((bridge(student_words).float() - goal).square() * valid).sum() / (valid.sum() * goal.shape[-1])
     return total / len(STATE_PAIRS)
 
 
 def distil_losses(student: nn.Module, teacher: nn.Module, bridges: nn.ModuleList, batch: Batch, states: bool) -> Losses:
     with torch.no_grad():
-        theirs = classify(teacher, batch.tokens[1], hidden=states)
-    ours = classify(student, batch.tokens[0], hidden=states)
-    teacher_scores = theirs.logits.float().masked_fill(batch.empty[:, None], 0)  # an empty text says nothing
-    scores = ours.logits.float()
+        teacher_output = classify(teacher, batch.tokens[1], hidden=states)
+    student_output = classify(student, batch.tokens[0], hidden=states)
+    teacher_scores = teacher_output.logits.float().masked_fill(batch.empty[:, None], 0)  # uniform for an empty text
+    scores = student_output.logits.float()
     opinion = TEMPERATURE**2 * nn.functional.kl_div(
         (scores / TEMPERATURE).log_softmax(1), (teacher_scores / TEMPERATURE).softmax(1), reduction="batchmean"
     )
     known = (batch.unmasked & (batch.label != UNKNOWN)).float()
     gold = cross_entropy(scores, gold_target(batch.label, batch.empty, smoothing=0.03), known)
-    inner = state_loss(ours.hidden_states, theirs.hidden_states, bridges, batch) if states else torch.zeros_like(gold)
-    return Losses(opinion, gold, inner)
+    if not states:
+        return Losses(opinion, gold, torch.zeros_like(gold))
+    return Losses(opinion, gold, state_loss(student_output.hidden_states, teacher_output.hidden_states, bridges, batch))
 
 
 def short_texts(collection: Collection, offsets: list[Any], rng: np.random.Generator) -> Callable[[], Spans]:

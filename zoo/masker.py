@@ -69,8 +69,8 @@ def main() -> None:
     print(
         f"{len(texts)} texts of {lengths.min()} to {lengths.max()} words, {lengths.mean():.0f} on average", flush=True
     )
-    how = replace(TrainSettings(steps=args.steps, minutes=args.minutes, inputs=64, seed=args.seed), **args.train)
-    masker = train(model, texts, how, replace(CLAUSES, **args.objective), on_validation=_print_progress)
+    settings = replace(TrainSettings(steps=args.steps, minutes=args.minutes, inputs=64, seed=args.seed), **args.train)
+    masker = train(model, texts, settings, replace(CLAUSES, **args.objective), on_validation=_print_progress)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     masker.save(args.out, args.half)
     weights = sum(parameter.numel() for parameter in masker.network.parameters())

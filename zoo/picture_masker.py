@@ -30,10 +30,8 @@ from rationales.models.image.reading import read_image
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "motorcycle_left", "camera", "horse", "coins", "retina")
 REPEATED = 12  # entries of each photograph, which is cropped anew each time
 SIDE = 224  # pixels of a collage
-ENDLESS = 10**9
-HELD_OUT = 64
-
-
+ENDLESS = 10**9  # steps; the time limit ends the training
+HELD_OUT = 64  # pictures for validation
 CIFAR_SIDE = 32  # pixels; a sheet has one picture in every row
 CIFAR_PICTURES = 4000  # of the first sheet
 LARGEST_SIDE = 384  # pixels of a packed photograph
@@ -88,14 +86,17 @@ def collage(pictures: list[np.ndarray], generator: np.random.Generator) -> np.nd
 def training_pictures(
     birds: Path, packed: Path | None, limit: int | None, collages: int, seed: int
 ) -> list[np.ndarray]:
-    """All pictures, (height, width, 3) each."""
+    """Pictures of birds and CIFAR-10, repeated photographs, and collages of all of them: (height, width, 3) each."""
     with ThreadPoolExecutor() as pool:
-        single = list(pool.map(lambda path: read_image(path).pixels, evenly(picture_files(birds), limit)))
-        small, others = unpack_pictures(packed) if packed else ([], [read_image(path).pixels for path in photographs()])
-        generator = np.random.default_rng(seed)
-        mixed = [*single, *small, *(REPEATED * 10 * others)]
-        seeds = generator.spawn(collages)
-        return [*single, *small, *(REPEATED * others), *pool.map(lambda own: collage(mixed, own), seeds)]
+        birds_pictures = list(pool.map(lambda path: read_image(path).pixels, evenly(picture_files(birds), limit)))
+        if packed:
+            cifar, photos = unpack_pictures(packed)
+        else:
+            cifar, photos = [], [read_image(path).pixels for path in photographs()]
+        mixed = [*birds_pictures, *cifar, *(REPEATED * 10 * photos)]
+        generators = np.random.default_rng(seed).spawn(collages)
+        collage_pictures = pool.map(lambda generator: collage(mixed, generator), generators)
+        return [*birds_pictures, *cifar, *(REPEATED * photos), *collage_pictures]
 
 
 def main() -> None:

@@ -98,7 +98,7 @@ def save(model: PromptModel, out: Path, base: str, metrics: dict[str, Any]) -> N
         config.base_model_name_or_path = base
     model.language_model.save_pretrained(out, safe_serialization=True)
     (out / "README.md").unlink(missing_ok=True)  # a form that nobody filled in
-    prompt = {"labels": list(model.labels), "template": model.template.text, "chat": model.template.chat}
+    prompt = {"labels": list(model.labels), **model.template.to_dict()}
     write_text(out / PROMPT_FILE, json.dumps(prompt, indent=1) + "\n")
     write_text(out / "metrics.json", json.dumps(metrics, indent=1) + "\n")
 

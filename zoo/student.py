@@ -82,16 +82,16 @@ def teacher_vectors(student: Tokenizer, teacher: Tokenizer, rows: Tensor) -> Ten
 def fresh_student(student: Tokenizer, teacher: Tokenizer, teacher_model: Any) -> BertForSequenceClassification:
     """A random student whose embeddings are the principal components of the teacher's."""
     model = BertForSequenceClassification(student_config(student.get_vocab_size()))
-    theirs, ours = teacher_model.bert.embeddings, model.bert.embeddings
-    vectors = teacher_vectors(student, teacher, theirs.word_embeddings.weight.detach().float().cpu())
+    teacher_embeddings, embeddings = teacher_model.bert.embeddings, model.bert.embeddings
+    vectors = teacher_vectors(student, teacher, teacher_embeddings.word_embeddings.weight.detach().float().cpu())
     centre = vectors.mean(0)
     basis = torch.linalg.svd(vectors - centre, full_matrices=False).Vh[: model.config.hidden_size].T
     projected = (vectors - centre) @ basis
     scale = EMBEDDING_SCALE / projected.std()
-    ours.word_embeddings.weight.copy_(projected * scale)
-    ours.word_embeddings.weight[0].zero_()  # [PAD]: the empty word
-    positions = theirs.position_embeddings.weight.detach().float().cpu()
-    ours.position_embeddings.weight.copy_((positions - positions.mean(0)) @ basis * scale)
+    embeddings.word_embeddings.weight.copy_(projected * scale)
+    embeddings.word_embeddings.weight[0].zero_()  # [PAD]: the empty word
+    positions = teacher_embeddings.position_embeddings.weight.detach().float().cpu()
+    embeddings.position_embeddings.weight.copy_((positions - positions.mean(0)) @ basis * scale)
     return model
 
 

@@ -1,4 +1,4 @@
-"""The order of the AML paper's tables on a GPU machine: what needs few maskers first, Table 3 in two parts."""
+"""The order of the AML paper's tables on a GPU machine: tables that need few maskers first, Table 3 in two parts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 
 @pytest.fixture
-def made(monkeypatch, tmp_path):
-    """Runs the script with these arguments and no computation; returns (table, rows) in the order they were made."""
+def run_script(monkeypatch, tmp_path):
+    """Function that runs the script without its computations; returns (table, rows) of every call, in order."""
     calls = []
 
     def record(name):
@@ -24,27 +24,27 @@ def made(monkeypatch, tmp_path):
     monkeypatch.setattr(aml_tables, "run_table1", record("table1"))
     monkeypatch.setattr(aml_tables, "write_report", lambda *_: None)
 
-    def go(*arguments):
+    def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["aml_tables", "--data", str(tmp_path), "--out", str(tmp_path), *arguments])
         aml_tables.main()
         return calls
 
-    return go
+    return run
 
 
-def test_tables_of_two_maskers_come_first_and_sentences_before_reviews(made):
-    assert made()[:4] == [("table3", ["sst"]), ("table6", None), ("table3", ["movies"]), ("table1", None)]
+def test_tables_of_two_maskers_come_first_and_sentences_before_reviews(run_script):
+    assert run_script()[:4] == [("table3", ["sst"]), ("table6", None), ("table3", ["movies"]), ("table1", None)]
 
 
-def test_a_dry_run_leaves_out_the_long_reviews(made):
-    assert ("table3", ["movies"]) not in made("--tiny")
+def test_a_dry_run_leaves_out_the_long_reviews(run_script):
+    assert ("table3", ["movies"]) not in run_script("--tiny")
 
 
-def test_the_order_of_the_command_line_is_kept(made):
-    calls = made("--tables", "aml-table4", "aml-table3-sst")
+def test_the_order_of_the_command_line_is_kept(run_script):
+    calls = run_script("--tables", "aml-table4", "aml-table3-sst")
     assert calls == [("table4", None), ("table3", ["sst"])]
 
 
-def test_another_encoder_is_that_of_tables_3_and_6_alone(made):
-    calls = made("--tables", "aml-table3-sst", "aml-table6", "aml-table4", "--encoder", "distilbert")
+def test_another_encoder_is_that_of_tables_3_and_6_alone(run_script):
+    calls = run_script("--tables", "aml-table3-sst", "aml-table6", "aml-table4", "--encoder", "distilbert")
     assert calls == [("table3", ["sst", "distilbert"]), ("table6", ["distilbert"]), ("table4", None)]

@@ -1,4 +1,4 @@
-"""The formulas count what torch counts, and the rows that a step runs are the rows that the network sees."""
+"""The formulas agree with torch's counter, and the number of rows of a step with the rows that the network reads."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rationales.models.fast import packed
 
 
 def product(_, left, right, **__):
-    """Of a product that is added to something in place: torch does not know it."""
+    """Operations of `addmm_`, for which torch's counter has no formula."""
     return 2 * left[0] * left[1] * right[1]
 
 
-def counted(module, **given):
-    """Forward and back to what is read, with frozen weights, by torch's own counter."""
+def counted(module, **inputs):
+    """Operations of a forward and a backward pass to the input, with frozen weights, counted by torch."""
     module.requires_grad_(False).eval()
-    (read,) = given.values()
+    (input_tensor,) = inputs.values()
     with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: product}) as counter:
-        module(**given).logits.sum().backward()
-    assert read.grad is not None
+        module(**inputs).logits.sum().backward()
+    assert input_tensor.grad is not None
     return counter.get_total_flops()
 
 
@@ -37,7 +37,7 @@ def test_a_bert():
     )
     module = transformers.BertForSequenceClassification(config)
     assert packed.set_packed(module)
-    with sdpa_kernel(SDPBackend.MATH):  # others compute some products twice
+    with sdpa_kernel(SDPBackend.MATH):  # other backends compute some products twice
         assert flops.text(config, 17) == counted(module, inputs_embeds=torch.randn(1, 17, 24, requires_grad=True))
 
 
@@ -68,32 +68,31 @@ def test_the_usual_sizes():
 
 
 def run(model, inputs, options):
-    """The optimisation, and how many rows went through the network on the way there and back."""
+    """The optimisation, and how many rows went through the network in passes with gradients."""
     method = build("marc", {"steps": 6, "stop": "steps", **options}, model.kind)
     module = model.networks[0].module if model.kind == "text" else model.module
     rows = []
 
-    def note(_, given, named):
+    def record_rows(_, positional, keyword):
         if torch.is_grad_enabled():
-            rows.append(len(named["input_ids"] if "input_ids" in named else given[0]))
+            rows.append(len(keyword["input_ids"] if "input_ids" in keyword else positional[0]))
 
-    batch = model.batch(model.encode([model.read(one, None) for one in inputs]))
+    batch = model.batch(model.encode([model.read(raw_input, None) for raw_input in inputs]))
     with model.frozen(), torch.no_grad():
-        handle = module.register_forward_pre_hook(note, with_kwargs=True)
-        found = method.scores(batch, torch.zeros(batch.inputs, dtype=torch.long))
+        handle = module.register_forward_pre_hook(record_rows, with_kwargs=True)
+        attribution = method.scores(batch, torch.zeros(batch.inputs, dtype=torch.long))
         handle.remove()
-    return TimedDescent(method, batch, found.steps, 1.0), sum(rows)
+    return TimedDescent(method, batch, attribution.steps, 1.0), sum(rows)
 
 
 @pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"level_weight": 0.5}])
 def test_the_rows_of_texts(options):
     model = random_text("bert-tiny", torch.device("cpu"), segment=32, overlap=4)
-    seen, rows = run(model, [words(8), words(60)], options)
-    assert seen.batch.size[0] > 2, "one of the texts has segments"
-    copy_check = (
-        2 * seen.batch.size[0]
-    )  # on a CPU the gradients of a fast copy are compared with the module's own first
-    assert rows - flops.of_run(seen, lambda _: 1.0) in (0, copy_check)
+    descent, rows = run(model, [words(8), words(60)], options)
+    assert descent.batch.size[0] > 2, "one of the texts has segments"
+    # on a CPU the gradients of a fast copy are first compared with those of the module
+    copy_check = 2 * descent.batch.size[0]
+    assert rows - flops.of_run(descent, lambda _: 1.0) in (0, copy_check)
 
 
 @pytest.mark.parametrize("options", [{}, {"preset": "resnet"}])
@@ -104,5 +103,5 @@ def test_the_rows_of_pictures(options):
         return torch.tensor(list(picture.resize((16, 16)).tobytes())).view(16, 16, 3).permute(2, 0, 1) / 255
 
     model = rationales.load(module, prepared, baseline=["black", "white", "mean"], labels=["a", "b", "c"])
-    seen, rows = run(model, pictures(2, 16), options)
-    assert flops.of_run(seen, lambda _: 1.0) == rows
+    descent, rows = run(model, pictures(2, 16), options)
+    assert flops.of_run(descent, lambda _: 1.0) == rows

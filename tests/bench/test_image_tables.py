@@ -65,13 +65,13 @@ def test_parts_become_one_row_with_nothing_for_pictures_that_are_missing(monkeyp
     left_out = image_tables.Task("tiny-resnet", "saliency", 1)
     image_tables.work(log, subjects, [task for task in with_parts if task != left_out], "a", 1.0)
     table = image_tables.merge(tmp_path)["tiny-resnet"]
-    whole = image_tables.ModelRun(*subjects.opened["tiny-resnet"], image_tables.Request())
-    expected = whole.measure(image_tables.ROWS["random"]).cells["sufficiency"].values
+    undivided = image_tables.ModelRun(*subjects.opened["tiny-resnet"], image_tables.Request())
+    expected = undivided.measure(image_tables.ROWS["random"]).cells["sufficiency"].values
     random, saliency = (table[title].cells["sufficiency"] for title in ("Random", "Saliency"))
-    order = [table.inputs.index(name) for name in whole.table([]).inputs]
+    order = [table.inputs.index(name) for name in undivided.table([]).inputs]
     assert [random.values[number] for number in order] == pytest.approx(expected, abs=1e-6)
     assert (random.estimate.n, saliency.estimate.n) == (4, 2)
-    assert float(table.versions[image_tables.ACCURACY]) == pytest.approx(whole.accuracy())
+    assert float(table.versions[image_tables.ACCURACY]) == pytest.approx(undivided.accuracy())
 
 
 def test_every_row_is_cheap_or_expensive_and_every_task_comes_once():

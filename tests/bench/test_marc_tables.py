@@ -15,14 +15,14 @@ from rationales.experiments.marc_table1.row_specs import ROWS, key_of
 
 @pytest.fixture
 def dry_run(monkeypatch, capsys):
-    """Runs the script with these arguments on invented reviews; returns what it printed."""
+    """Function that runs the script with these arguments on invented reviews; returns its output."""
 
-    def go(*arguments):
+    def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["marc_tables", "--tiny", *map(str, arguments)])
         marc_tables.main()
         return capsys.readouterr().out
 
-    return go
+    return run
 
 
 def test_rows_of_all_steps_exist():
@@ -32,8 +32,8 @@ def test_rows_of_all_steps_exist():
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_with_the_rows_that_are_missing(dry_run, monkeypatch, tmp_path):
     data = movies(tmp_path / "data")
-    few = ("marc-default", "saliency-norm", "saliency-norm-shaped")
-    monkeypatch.setitem(marc_tables.STEPS, "core-reviews", marc_tables.Step("reviews", few, 0.1))
+    row_keys = ("marc-default", "saliency-norm", "saliency-norm-shaped")
+    monkeypatch.setitem(marc_tables.STEPS, "core-reviews", marc_tables.Step("reviews", row_keys, 0.1))
     monkeypatch.setitem(marc_tables.STEPS, "paper-reviews", marc_tables.Step("reviews", ("marc",), 0.1))
     first = dry_run("--data", data, "--out", tmp_path / "out", "--steps", "core-reviews", "stability-reviews")
     assert "stability-reviews FAILED" not in first
@@ -45,7 +45,7 @@ def test_an_interrupted_run_goes_on_with_the_rows_that_are_missing(dry_run, monk
         assert {"stability-reviews.html", "stability-reviews.json", "reviews/table.json"} <= set(files.getnames())
         files.extract("reviews/table.json", tmp_path, filter="data")
     keys = {key_of(row.title) for row in Table.from_json(tmp_path / "reviews" / "table.json").rows} - {None}
-    assert keys == {*few, "marc", "random"}
+    assert keys == {*row_keys, "marc", "random"}
 
 
 def test_a_step_without_time_is_left_out(monkeypatch, tmp_path, capsys):

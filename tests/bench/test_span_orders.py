@@ -18,9 +18,9 @@ from rationales.pipeline.scoring import open_batch, run_method
 
 @pytest.mark.slow
 def test_the_default_is_that_of_the_method(monkeypatch, tmp_path, capsys):
-    few = {"steps": 4}
-    monkeypatch.setattr(span_orders, "DEFAULT", replace(span_orders.DEFAULT, **few))
-    monkeypatch.setattr(span_orders, "CLAUSES", replace(span_orders.CLAUSES, **few))
+    options = {"steps": 4}
+    monkeypatch.setattr(span_orders, "DEFAULT", replace(span_orders.DEFAULT, **options))
+    monkeypatch.setattr(span_orders, "CLAUSES", replace(span_orders.CLAUSES, **options))
     data, out = movies(tmp_path / "data", ending=" The rest of it is as long as any." * 20), tmp_path / "out"
     for further in (["--collect"], []):
         arguments = ["--data", str(data), "--out", str(out), "--models", "embedded", "--limit", "2", *further]
@@ -34,7 +34,7 @@ def test_the_default_is_that_of_the_method(monkeypatch, tmp_path, capsys):
     encoded = model.encode([model.read(example.raw_input(), None) for example in stored.examples])
     with open_batch(model, encoded, 0) as batch:
         expected = {
-            preset: run_method(batch, build("marc", {"preset": preset, **few}), stored.target)
+            preset: run_method(batch, build("marc", {"preset": preset, **options}), stored.target)
             for preset in ("default", "clauses")
         }
     real = stored.batch.rows.real

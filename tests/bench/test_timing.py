@@ -1,4 +1,4 @@
-"""Clocks, ratios, memory and tables say what they should."""
+"""Clocks, ratios, memory and tables of the benchmarks of speed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CPU = torch.device("cpu")
 def test_what_is_compared_runs_in_turns():
     order = []
     works = {name: lambda name=name: order.append(name) for name in "ab"}
-    found = timing.interleaved(works, 3, CPU)
+    durations = timing.interleaved(works, 3, CPU)
     assert order == ["a", "b"] * 3
-    assert [len(times) for times in found.values()] == [3, 3]
+    assert [len(times) for times in durations.values()] == [3, 3]
 
 
 def test_a_ratio_is_the_median_of_the_rounds():
@@ -34,21 +34,21 @@ def test_the_processor_clock_does_not_count_waiting():
 
 
 def test_memory_that_was_held_and_given_back():
-    with timing.peak_memory(CPU) as most:
+    with timing.peak_memory(CPU) as peak:
         torch.ones(48 * 2**18)  # 48 MB
-    assert 40 < most[0] < 90
+    assert 40 < peak[0] < 90
 
 
 def test_an_optimisation_is_watched_inside_explain_and_left_as_it_was():
     plain = marc.optimize
     model = random_text("bert-tiny", CPU)
-    with timing.watched(CPU) as seen:
+    with timing.watched(CPU) as descents:
         spent = timing.seconds(
             lambda: rationales.explain(model, ["a dull film", "a fine one"], options={"steps": 3}), CPU
         )
     assert marc.optimize is plain
-    assert [one.steps for one in seen] == [[3, 3]]
-    assert 0 < seen[0].seconds < spent
+    assert [descent.steps for descent in descents] == [[3, 3]]
+    assert 0 < descents[0].seconds < spent
 
 
 def test_a_power_law_gives_its_exponent():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from families import tiny
@@ -32,6 +33,17 @@ def test_a_masker_and_its_card_are_written_for_each_metric_and_never_twice(job, 
     assert train_maskers([job], tmp_path / "out", METRICS, TINY) == files
     print_table(files)
     assert capsys.readouterr().out.count("tiny  ") >= 2
+
+
+def test_maskers_of_other_settings_are_trained_again_and_named(job, tmp_path, capsys):
+    files = train_maskers([job], tmp_path, METRICS[:1], TINY)
+    before = load_aml_masker(files["tiny", METRICS[0]]).card
+    capsys.readouterr()
+    train_maskers([job], tmp_path, METRICS[:1], replace(TINY, learning_rate=1e-3))
+    assert "tiny-sufficiency.safetensors was trained in another way" in capsys.readouterr().out
+    after = load_aml_masker(files["tiny", METRICS[0]]).card
+    assert after.training["settings"]["learning_rate"] == 1e-3
+    assert before.digest != after.digest
 
 
 def test_what_is_missing_alone_is_trained(job, tmp_path):

@@ -37,16 +37,16 @@ def pack_texts(data: Path, imdb: Path, reviews: int, limit: int | None) -> tuple
         smallest = min(number for number in (count, limit) if number) if count or limit else None
         return read_data(DATASETS[name], split, imdb if name == "imdb" else data, smallest, spread=name == "imdb")
 
-    read = {f"{name}-{split}": examples(name, split) for name, splits in SPLITS.items() for split in splits}
+    loaded = {f"{name}-{split}": examples(name, split) for name, splits in SPLITS.items() for split in splits}
     trees = [e.text for split in ("dev", "test") for e in read_data("sst", split, data, limit)]
-    sst_tests = trees + [example.text for example in read["sst2-dev"]]
-    rt_tests = [example.text for split in ("val", "test") for example in read[f"rt-{split}"]]
+    sst_tests = trees + [example.text for example in loaded["sst2-dev"]]
+    rt_tests = [example.text for split in ("val", "test") for example in loaded[f"rt-{split}"]]
     protected = Protected.build([], sst_tests)
-    kept = [example for example in read["sst2-train"] if protected.reason(example.text) is None]
-    report: dict[str, Any] = {"SST-2 train, in an SST dev or test sentence": len(read["sst2-train"]) - len(kept)}
-    read["sst2-train"] = kept
+    unseen = [example for example in loaded["sst2-train"] if protected.reason(example.text) is None]
+    report: dict[str, Any] = {"SST-2 train, in an SST dev or test sentence": len(loaded["sst2-train"]) - len(unseen)}
+    loaded["sst2-train"] = unseen
     shared = {"sst2-train": SharedWords(rt_tests), "rt-train": SharedWords(sst_tests)}
-    sets = {name: list(_labelled(name, items, shared.get(name))) for name, items in read.items()}
+    sets = {name: list(_labelled(name, items, shared.get(name))) for name, items in loaded.items()}
     report |= {
         f"{name}: repeats a test sentence of the other set": sum(e.shared for e in sets[name]) for name in shared
     }

@@ -223,6 +223,8 @@ def train_classifier(
     for setting in settings:
         torch.manual_seed(seed + setting.seed)
         model = fresh_classifier(encoder, task.labels).to(device)
+        if device.type == "cpu":
+            model.set_attn_implementation("eager")  # SDPA with dropout is slower there
         fresh = state_of(model)  # what the change is of: the encoder's weights are those of every setting
         if setting.start:
             start_from(model, start_folder(setting.start, out), encoder)

@@ -144,8 +144,8 @@ def accuracy(module: nn.Module, data: tuple[Tensor, Tensor], batch: int) -> floa
     """Share of the pictures that are classified correctly."""
     pictures, labels = data
     with torch.no_grad():
-        predicted = [logits_of(module, normalise(part)).argmax(1) for part in torch.split(pictures, batch)]
-    return float((torch.cat(predicted) == labels).float().mean())
+        predicted_labels = [logits_of(module, normalise(chunk)).argmax(1) for chunk in torch.split(pictures, batch)]
+    return float((torch.cat(predicted_labels) == labels).float().mean())
 
 
 def train(data: Path, out: Path, plan: Plan, device: str, tell: Callable[[str], None]) -> dict[str, Any]:
