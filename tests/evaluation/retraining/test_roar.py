@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from rationales.evaluation.retraining.starting_points import starting_point
 from rationales.evaluation.tables.statistics import welch
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.models.text.filling.filler import Filler
+from rationales.models.text.tokens import TextInput
 
 QUICK = RetrainingSettings(**SETTINGS)
 SHARP = {"name": "occlusion", "options": {"window": 1}, "title": "occlusion"}
@@ -58,6 +60,13 @@ class TestKnownAnswer:
         assert with_tests(table).remarks == table.remarks
         alone = with_tests(replace(table, rows=table.rows[:1]))
         assert not any("random" in remark for remark in alone.remarks if "t-tests" in remark)
+
+    def test_one_row_alone_has_no_tests(self, table):
+        alone = with_tests(replace(table, rows=table.rows[-1:]))
+        assert [row.title for row in alone.rows] == ["random"]
+        assert alone.remarks[-1] == "One row: no t-test between methods."
+        assert not any("t-tests" in remark for remark in alone.remarks)
+        assert with_tests(replace(alone, rows=table.rows)).remarks == table.remarks
 
     def test_the_table_says_what_was_done(self, table):
         text = str(table)
@@ -145,6 +154,41 @@ class TestReducedTexts:
             reduced_texts([], [], 0.1, "pad")
 
 
+class TestTokens:
+    """Texts as classifiers in training read them."""
+
+    start = starting_point(rationales.load(*tiny("bert", num_labels=2)), RetrainingSettings(max_length=12))
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_pairs_among_single_texts_keep_their_second_text(self, first):
+        sources = [TextInput("the old boat", None), TextInput("a bridge", "the old boat"), TextInput("the soup", None)]
+        sources = sources[first:] + sources[:first]  # a single text or a pair is the first
+        data = labelled_tokens.tokenize_texts(self.start, sources, [0, 1, 0])
+        for source, ids, types in zip(sources, data.ids, data.types, strict=True):
+            alone = self.start.tokenizer(source.text, source.pair, truncation=True, max_length=12)
+            assert ids == alone["input_ids"]
+            assert types == alone["token_type_ids"]
+        pair = next(number for number, source in enumerate(sources) if source.pair is not None)
+        assert data.ids[pair].count(3) == 2  # [SEP]
+        assert set(data.types[pair]) == {0, 1}
+        single = (pair + 1) % 3
+        assert data.ids[single].count(3) == 1
+        rectangle = data.rectangle(self.start.padding, torch.device("cpu"))
+        assert rectangle.types[pair].sum() == sum(data.types[pair])
+
+    def test_a_pair_whose_second_text_was_removed_is_still_a_pair(self):
+        data = labelled_tokens.tokenize_texts(self.start, [TextInput("a bridge", "")], [0])
+        assert data.ids[0][-2:] == [3, 3]
+
+    def test_texts_that_are_cut_are_counted(self):
+        sources = [TextInput(text, None) for text in ("boat", "the old boat " * 9)] + [TextInput("a", "a boat " * 12)]
+        assert labelled_tokens.count_cut_texts(self.start, sources) == 2
+        data = labelled_tokens.tokenize_texts(self.start, sources, [0, 1, 0])
+        assert data.lengths.max() == 12
+        exactly = next(n for n in range(1, 20) if len(self.start.tokenizer("a " * n)["input_ids"]) == 12)
+        assert labelled_tokens.count_cut_texts(self.start, [TextInput("a " * exactly, None)]) == 0
+
+
 class TestWelch:
     @pytest.mark.parametrize(
         ("first", "second", "p"),
@@ -206,6 +250,42 @@ class TestTraining:
         # the encoder is the model's own
         name = "bert.encoder.layer.0.output.dense.weight"
         assert torch.equal(start.copy(1).get_parameter(name), model.networks[0].module.get_parameter(name))
+
+    @pytest.mark.parametrize("together", [False, True])
+    def test_equals_a_plain_loop(self, together, monkeypatch):
+        """Two steps on texts of several lengths: the losses of both, and the weights after each."""
+        module, tokenizer = tiny("bert", num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        model = rationales.load(module, tokenizer)
+        settings = RetrainingSettings(epochs=1, learning_rate=1e-2, batch_size=3, clip=0.5, together=together)
+        start = starting_point(model, settings)
+        texts = [["the", "old", "boat", "was", "good", "and", "cold"][: 3 + number] for number in range(5)]
+        labels = [0, 1, 1, 0, 1]
+        data = labelled_tokens.tokenize_texts(start, [model.read(" ".join(words), None) for words in texts], labels)
+        trained, losses, norms = [], [], []
+        plain, loss_of, clip_of = (
+            classifier_training.accuracy, classifier_training.classification_loss, torch.nn.utils.clip_grad_norm_,
+        )  # fmt: skip
+        monkeypatch.setattr(classifier_training, "accuracy", lambda *a: (trained.append(a[0]), plain(*a))[1])
+        monkeypatch.setattr(
+            classifier_training, "classification_loss", lambda *a: (losses.append(loss_of(*a)), losses[-1])[1]
+        )
+        monkeypatch.setattr(
+            torch.nn.utils, "clip_grad_norm_", lambda *a: (norms.append(float(clip_of(*a))), norms[-1])[1]
+        )
+        seeds = [0, 1] if together else [0]
+        list(classifier_training.train_and_test(start, data, data, seeds, settings))
+        for seed, classifier in zip(seeds, trained, strict=True):
+            copied = start.copy(seed)
+            batches = [step.tolist() for step in labelled_tokens.batch_order(5, seed, settings)]
+            assert [len(batch) for batch in batches] == [3, 2]
+            expected = literal.train(copied.train(), data.ids, labels, start.padding, batches, 1e-2, 0.5)
+            if not together:
+                assert [float(loss.detach()) for loss in losses] == pytest.approx(expected, rel=1e-5)
+                assert max(norms) > 0.5  # clipped
+            for name, weight in copied.named_parameters():
+                # a bias of the keys has no gradient but rounding errors, which Adam scales up
+                if not name.endswith("key.bias"):
+                    assert torch.allclose(weight, classifier.get_parameter(name), atol=1e-4), name
 
     def test_every_epoch_sees_every_text_once(self):
         order = labelled_tokens.batch_order(10, 0, replace(QUICK, epochs=2, batch_size=4))
@@ -307,9 +387,9 @@ class TestTogether:
         tables = roar_tables(model, examples(40, 1), [SHARP], variants, **data)
         assert [table.metrics for table in tables] == [("roar@0%", "roar@10%"), ("roar-bert@0%", "roar-bert@10%")]
         alone = roar(model, examples(40, 1), [SHARP], removal="fill", filler=filler, **data)
-        for row, other in zip(tables[1].rows, alone.rows, strict=True):
+        for row, row_alone in zip(tables[1].rows, alone.rows, strict=True):
             for name, cell in row.cells.items():
-                assert np.allclose(cell.values, other.cells[name].values, atol=0.051)  # two of 40 texts
+                assert np.allclose(cell.values, row_alone.cells[name].values, atol=0.051)  # two of 40 texts
 
     def test_groups_that_do_not_fit_together_are_trained_after_one_another(self, monkeypatch):
         settings = replace(QUICK, together=True, levels=(0.1,), seeds=2)
@@ -439,8 +519,51 @@ class TestResume:
         assert shares[0] < 0.5
 
 
+def good_words(texts):
+    """(texts, 2): a function of texts that looks for "good"."""
+    return [[0.2, 0.8] if "good" in text.split() else [0.9, 0.1] for text in texts]
+
+
 class TestBadInput:
     model = rationales.load(*bag_of_words())
+
+    def test_test_texts_that_are_training_texts(self):
+        settings = replace(QUICK, epochs=1, seeds=1, levels=(0.1,))
+        test = [*examples(6, 1), *examples(4)]
+        table = roar(self.model, test, ["random"], train=examples(20), settings=settings)
+        assert "Warning: 4 of 10 test texts are training texts, too, so accuracies are too high" in str(table)
+        apart = roar(self.model, examples(6, 1), ["random"], train=examples(20), settings=settings)
+        assert "training texts, too" not in str(apart)
+
+    def test_texts_that_are_cut_off(self):
+        settings = replace(QUICK, epochs=1, seeds=1, levels=(0.1,), max_length=8)  # of 9 words and 2 special tokens
+        short = [Example("short", "a good day", "positive")]
+        table = roar(self.model, [*examples(6, 1), *short], ["random"], train=examples(20), settings=settings)
+        counts = "20 of 20 training texts and 6 of 7 test texts have more than 8 tokens"
+        assert f"Warning: {counts}; classifiers do not read what follows" in str(table)
+        read = roar(
+            self.model, examples(6, 1), ["random"], train=examples(20), settings=replace(settings, max_length=11)
+        )
+        assert "have more than" not in str(read)
+
+    def test_functions_of_texts_have_no_weights_and_need_an_encoder(self):
+        with pytest.raises(OptionError, match=r"is a function without weights; name an encoder .*start=FOLDER"):
+            roar(rationales.load(good_words), examples(8), ["random"])
+
+    def test_functions_of_texts_with_an_encoder(self, tmp_path):
+        module, tokenizer = tiny("bert", num_labels=3)
+        module.bert.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        settings = RetrainingSettings(start=str(tmp_path), epochs=1, seeds=2, levels=(0.1,), max_length=16)
+        labelled = [replace(item, label=number % 2) for number, item in enumerate(examples(12))]
+        table = roar(rationales.load(good_words), labelled, ["loo-empty"], settings=settings)
+        assert "Retrained from the pretrained encoder" in str(table)
+        assert len(table["loo-empty"].cells["roar@10%"].values) == 2
+
+    def test_models_of_other_inputs(self):
+        pictures = SimpleNamespace(name="pooled")
+        with pytest.raises(OptionError, match="ROAR is for models of texts alone, and pooled reads other inputs"):
+            starting_point(pictures, QUICK)
 
     def test_data_without_labels(self):
         with pytest.raises(InputError, match="b has no label, and ROAR trains and tests classifiers"):

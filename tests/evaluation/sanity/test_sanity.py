@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from rationales.data.example import Example
 from rationales.errors import InputError, ModelError, OptionError, RationalesError
 from rationales.evaluation.sanity.check import SanitySettings, sanity_check
 from rationales.evaluation.sanity.score_changes import score_change
-from rationales.evaluation.sanity.weight_groups import randomise, weight_groups
+from rationales.evaluation.sanity.weight_groups import WeightGroup, randomise, weight_groups
 from rationales.methods import Attribution, Method
 from rationales.models.image.loading import from_module
 
@@ -59,6 +60,31 @@ class FailsOnShortTexts(Method):
         return Attribution(torch.where(short, torch.nan, batch.zeros() + 1.0) * batch.rows.real)
 
 
+@dataclass(frozen=True)
+class Recorder(Method):
+    """The same score everywhere; the weights of every model that is explained are kept."""
+
+    name: ClassVar[str] = "recorder"
+    summary: ClassVar[str] = "for tests"
+    weights: ClassVar[list[dict[str, torch.Tensor]]] = []
+
+    def scores(self, batch, target, progress=None):
+        self.weights.append(copy.deepcopy(batch.networks[0].module.state_dict()))
+        return Attribution(batch.zeros() + 1.0)
+
+
+@pytest.fixture
+def recorded():
+    """Weights of the explained models in their order: the model itself, then the copies."""
+    Recorder.weights.clear()
+    return Recorder.weights
+
+
+def changed_weights(before, after):
+    """Names of the weights that differ."""
+    return {name for name, weight in before.items() if not torch.equal(weight, after[name])}
+
+
 class TestFigures:
     def test_by_hand(self):
         # signs: + to -, 0 to +, - to -, + to +: one of four; sizes: 1 - (-1), 0 - 1/2, -1/2 - (-1/2), 1/2 - 1/2
@@ -92,8 +118,9 @@ class TestWeightGroups:
         groups = weight_groups(module)
         names = [name for group in groups for name in group.submodules]
         assert len(names) == len(set(names))
-        assert set(names) == {name for name, part in module.named_modules() if list(part.parameters(recurse=False))}
-        embedding = next(name for name, part in module.named_modules() if part is module.get_input_embeddings())
+        with_weights = {name for name, child in module.named_modules() if list(child.parameters(recurse=False))}
+        assert set(names) == with_weights
+        embedding = next(name for name, child in module.named_modules() if child is module.get_input_embeddings())
         assert groups[0].name == "head"
         assert embedding not in groups[0].submodules
         assert groups[0].submodules[-1].split(".")[0] in ("classifier", "score")
@@ -120,6 +147,49 @@ class TestWeightGroups:
         assert torch.equal(copies[0].classifier.weight, copies[1].classifier.weight)
         assert not torch.equal(copies[0].classifier.weight, copies[2].classifier.weight)
         assert float(copies[0].classifier.weight.detach().std()) < 0.1  # initializer_range is 0.02
+
+    @pytest.mark.parametrize("purpose", [(), ("roar",), ("sanity", 0), ("sanity", 1)])
+    @pytest.mark.parametrize("configured", [True, False])
+    def test_a_fresh_head_is_not_the_one_that_the_models_own_training_began_with(self, purpose, configured):
+        """Heads are initialised after torch.manual_seed(s), and training changes them little."""
+        group = WeightGroup("head", ("classifier",))
+        for seed in range(10):
+            module = nn.ModuleDict({"bert": nn.Embedding(3, 384)})
+            if configured:
+                module.config = SimpleNamespace(initializer_range=0.02)
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                module["classifier"] = nn.Linear(384, 2)  # by its own reset_parameters
+                torch.manual_seed(seed)
+                if configured:
+                    nn.init.normal_(module["classifier"].weight, 0.0, 0.02)
+            own = module["classifier"].weight.detach().clone().flatten()
+            randomise(module, [group], seed, *purpose)
+            fresh = module["classifier"].weight.detach().flatten()
+            assert abs(np.corrcoef(own, fresh)[0, 1]) < 0.3
+            assert float(fresh.std()) == pytest.approx(float(own.std()), rel=0.2)
+
+    def test_purposes_and_submodules_have_weights_of_their_own_and_order_does_not_matter(self):
+        module, _ = tiny("bert")
+        groups = weight_groups(module)
+        copies = [copy.deepcopy(module) for _ in range(3)]
+        for copied, drawn, run in zip(copies, (groups, groups[::-1], groups), (0, 0, 1), strict=True):
+            randomise(copied, drawn, 0, "sanity", run)
+        weights = [dict(copied.named_parameters()) for copied in copies]
+        assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+        assert not torch.equal(weights[0]["classifier.weight"], weights[2]["classifier.weight"])
+        layers = [weights[0][f"bert.encoder.layer.{number}.output.dense.weight"] for number in (0, 1)]
+        assert not torch.equal(*layers)
+
+    def test_modules_that_reset_themselves_leave_the_global_random_numbers_alone(self):
+        module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        state = torch.random.get_rng_state()
+        randomise(module, weight_groups(module), 0)
+        first = module[1].weight.detach().clone()
+        assert torch.equal(torch.random.get_rng_state(), state)
+        torch.rand(3)
+        randomise(module, weight_groups(module), 0)
+        assert torch.equal(module[1].weight, first)
 
     def test_modules_without_embeddings_end_in_their_head(self):
         module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Linear(4, 2))
@@ -160,7 +230,7 @@ class TestCheck:
         turned = []
         for run in range(5):
             copied = copy.deepcopy(self.model.networks[0].module)
-            randomise(copied, weight_groups(copied)[:1], 3 + run)
+            randomise(copied, weight_groups(copied)[:1], 3, "sanity", run)
             turned.append(float(copied.classifier.weight.detach().sum()) * original < 0)
         assert 0 < sum(turned) < 5
         values = table["head-weight"].cells["sanity-sign-changes"].values
@@ -169,6 +239,57 @@ class TestCheck:
         mean_size = 2 * sum(range(1, n + 1)) / n / n  # |x - (-x)| with the largest 1
         change = table["head-weight"].cells["sanity-score-change"].values[0]
         assert change == pytest.approx(sum(turned) / 5 * mean_size, rel=1e-5)
+
+    def test_the_mean_of_every_run_is_kept(self):
+        """A head whose sum changes its sign turns all signs: the mean of a run is 0 or 1."""
+        table = sanity_check(self.model, EXAMPLES, [HeadWeight()], settings=SanitySettings(5), seed=3)
+        row = table["head-weight"]
+        runs = row.run_means["sanity-sign-changes"]
+        assert set(runs) == {0.0, 1.0}
+        for name, means in row.run_means.items():
+            assert len(means) == 5
+            assert np.mean(means) == pytest.approx(row.cells[name].estimate.mean)
+        assert "Lowest and highest mean of the 5 random heads: sanity-sign-changes head-weight .000 to 1.000" in str(
+            table
+        )
+        assert "p values are over inputs, for these draws alone" in table.recipe
+        assert rationales.Table.from_json(table.to_json())["head-weight"].run_means == row.run_means
+        alone = sanity_check(self.model, EXAMPLES, [HeadWeight()], settings=SanitySettings(1))
+        assert "One random head: how far figures differ between random heads is not known" in str(alone)
+
+    def test_means_of_runs_are_over_the_inputs_with_scores_in_all_of_them(self):
+        row = sanity_check(self.model, EXAMPLES, [FailsOnShortTexts()])["fails-on-short-texts"]
+        assert row.run_means["sanity-score-change"] == (0.0, 0.0, 0.0)
+        assert all(math.isnan(value) for value in row.run_means["sanity-rank-correlation"])
+
+    def test_every_run_draws_another_head_and_nothing_else(self, recorded):
+        sanity_check(self.model, EXAMPLES, [Recorder()], settings=SanitySettings(3))
+        original, *heads = recorded
+        assert len(heads) == 3
+        for head in heads:
+            assert changed_weights(original, head) <= {"classifier.weight", "classifier.bias"}
+        assert len({tuple(head["classifier.weight"].flatten().tolist()) for head in recorded}) == 4
+
+    def test_cascading_randomises_one_group_more_in_every_step_and_never_draws_it_again(self, recorded):
+        module = self.model.networks[0].module
+        matrices = {name for name, weight in module.named_parameters() if weight.dim() > 1}
+        groups = [
+            {name for name in matrices if name.rpartition(".")[0] in group.submodules}
+            for group in weight_groups(module)
+        ]
+        sanity_check(self.model, EXAMPLES, [Recorder()], cascade=True, settings=SanitySettings(1))
+        assert len(recorded) == 1 + len(groups)
+        for before, after, group in zip(recorded, recorded[1:], groups, strict=False):
+            assert changed_weights(before, after) & matrices == group
+        assert changed_weights(recorded[0], recorded[-1]) >= matrices  # at the end all of them
+
+    @pytest.mark.parametrize("method", ["marc-instant", "aml-pretrained", "aml-finetuned"])
+    def test_methods_with_a_masker_are_refused_before_any_work(self, method, recorded):
+        with pytest.raises(
+            OptionError, match=f"{method} cannot be checked with random weights: its masker was trained"
+        ):
+            sanity_check(self.model, EXAMPLES, [Recorder(), method])
+        assert recorded == []
 
     def test_gradients_change_and_the_model_stays(self):
         module = self.model.networks[0].module
@@ -231,5 +352,9 @@ class TestCheck:
             SanitySettings(0)
         with pytest.raises(OptionError, match="no setting 'rums'"):
             rationales.evaluate(self.model, EXAMPLES, ["saliency"], metrics=["sanity"], study={"rums": 1})
+        with pytest.raises(OptionError, match=r"training examples .* are for roar or roar-bert"):
+            rationales.evaluate(self.model, EXAMPLES, ["saliency"], metrics=["sanity"], train=EXAMPLES)
+        with pytest.raises(OptionError, match=r"training examples .* are for roar or roar-bert"):
+            rationales.evaluate(self.model, EXAMPLES, ["saliency"], train=EXAMPLES)
         with pytest.raises(RationalesError, match="no examples"):
             sanity_check(self.model, [], ["saliency"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,12 +66,30 @@ class TokenRectangle:
 
 def tokenize_texts(start: StartingPoint, texts: Sequence[TextInput], labels: Sequence[int]) -> LabelledTokens:
     """The texts as the classifier reads them, cut off at its limit; an empty text has its special tokens only."""
-    pairs = [source.pair or "" for source in texts] if texts[0].pair is not None else None
-    arguments = [[source.text for source in texts], *([pairs] if pairs is not None else [])]
-    tokens = start.tokenizer(*arguments, truncation=True, max_length=start.limit, verbose=False)
+    tokens = _tokenize(start, texts, truncation=True, max_length=start.limit)
     ids = [list(line) or [start.padding] for line in tokens["input_ids"]]
-    types = tokens["token_type_ids"] if start.takes_types and "token_type_ids" in tokens else None
+    types = tokens.get("token_type_ids") if start.takes_types else None
     return LabelledTokens(ids, types, torch.tensor(list(labels), dtype=torch.long))
+
+
+def count_cut_texts(start: StartingPoint, texts: Sequence[TextInput]) -> int:
+    """How many of the texts have more tokens than the classifier reads."""
+    return sum(len(line) > start.limit for line in _tokenize(start, texts)["input_ids"])
+
+
+def _tokenize(start: StartingPoint, texts: Sequence[TextInput], **options: Any) -> dict[str, list[list[int]]]:
+    """The tokenizer's lists by name, in the order of the texts; single texts and pairs may be mixed."""
+    lists: dict[str, list[list[int]]] = {}
+    for paired in (False, True):
+        numbers = [number for number, source in enumerate(texts) if (source.pair is not None) is paired]
+        if not numbers:
+            continue
+        sides = [[texts[number].text for number in numbers], [texts[number].pair for number in numbers]]
+        tokens = start.tokenizer(*sides[: 2 if paired else 1], verbose=False, **options)
+        for name in {"input_ids", "token_type_ids"} & {*tokens}:
+            for number, line in zip(numbers, tokens[name], strict=True):
+                lists.setdefault(name, [[]] * len(texts))[number] = line
+    return lists
 
 
 def batch_order(count: int, seed: int, settings: RetrainingSettings, lengths: np.ndarray | None = None) -> list[Tensor]:

@@ -19,7 +19,7 @@ from rationales.evaluation.retraining.starting_points import StartingPoint
 from rationales.evaluation.sanity.weight_groups import weight_groups
 from rationales.files import read_text, write_text
 
-FORMAT = 2  # raised when training changes so that accuracies do
+FORMAT = 3  # raised when training changes so that accuracies do
 _UNRELATED = ("levels", "seeds", "test_share", "start")  # settings that show in the texts and weights themselves
 
 

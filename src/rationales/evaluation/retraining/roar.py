@@ -22,7 +22,7 @@ from rationales.evaluation.preparation import check_names, versions, whereabouts
 from rationales.evaluation.protocols import DELETE, Protocol
 from rationales.evaluation.retraining.classifier_training import RetrainingTask, train_tasks
 from rationales.evaluation.retraining.data_split import check_classes, divide, labels_of
-from rationales.evaluation.retraining.labelled_tokens import tokenize_texts
+from rationales.evaluation.retraining.labelled_tokens import count_cut_texts, tokenize_texts
 from rationales.evaluation.retraining.reduced_texts import fillable_texts, reduced_texts
 from rationales.evaluation.retraining.result_files import (
     ResultFiles,
@@ -128,7 +128,13 @@ def roar_tables(
         for entry, values in zip(entries, scores, strict=True)
         if (missing := sum(item is None for item in values))
     ]
-    remarks = (start.remark, *_reading(accuracies["", None, 0.0], chance), *failures, *results.remarks())
+    remarks = (
+        start.remark,
+        *_text_remarks(start, sets),
+        *_reading(accuracies["", None, 0.0], chance),
+        *failures,
+        *results.remarks(),
+    )
     return [
         with_tests(
             Table(
@@ -288,6 +294,27 @@ def _row(
 
 def _column(name: str, level: float) -> str:
     return f"{name}@{100 * level:g}%"
+
+
+def _text_remarks(start: StartingPoint, sets: _Sets) -> list[str]:
+    """Warnings about test texts that training reads, and about texts that classifiers do not read to their end."""
+    train, test = sets.sources[: len(sets.train_labels)], sets.sources[len(sets.train_labels) :]
+    trained_on = {(source.text, source.pair) for source in train}
+    repeated = sum((source.text, source.pair) in trained_on for source in test)
+    cut = [count_cut_texts(start, texts) for texts in (train, test)]
+    remarks = []
+    if repeated:
+        remarks.append(
+            f"Warning: {repeated} of {len(test)} test texts are training texts, too, so accuracies are too high; leave "
+            "them out of one of the two sets."
+        )
+    if any(cut):
+        remarks.append(
+            f"Warning: {cut[0]} of {len(train)} training texts and {cut[1]} of {len(test)} test texts have more than "
+            f"{start.limit} tokens; classifiers do not read what follows (setting max_length), although methods score "
+            "and remove words there, too."
+        )
+    return remarks
 
 
 def _reading(unchanged: Sequence[float], chance: float) -> tuple[str, ...]:

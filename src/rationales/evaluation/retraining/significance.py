@@ -11,6 +11,7 @@ from rationales.evaluation.tables.statistics import holm, welch
 from rationales.evaluation.tables.table import Table, short
 
 ONE_SEED = "One seed: no t-test. Train at least two, better five."
+ONE_ROW = "One row: no t-test between methods."
 TESTS = ", two-sample t-tests (Welch, over seeds):"  # what a remark with tests has after the name of its column
 
 
@@ -47,9 +48,9 @@ def with_tests(table: Table) -> Table:
 
     Tests that are among the remarks already, of these or of further rows, are left out.
     """
-    table = replace(table, remarks=tuple(line for line in table.remarks if line != ONE_SEED and TESTS not in line))
-    if len(table.inputs) < 2:
-        return replace(table, remarks=(*table.remarks, ONE_SEED))
+    remarks = [line for line in table.remarks if line not in (ONE_SEED, ONE_ROW) and TESTS not in line]
+    if len(table.inputs) < 2 or len(table.rows) < 2:
+        return replace(table, remarks=(*remarks, ONE_SEED if len(table.inputs) < 2 else ONE_ROW))
     titles = {row.title for row in table.rows if row.method == RANDOM}
     all_tests = roar_tests(table)
     lines = []
@@ -61,7 +62,7 @@ def with_tests(table: Table) -> Table:
             for test in tests
         ]
         lines.append(f"{metric}{TESTS} {'; '.join(written)}.")
-    return replace(table, remarks=(*table.remarks, *lines))
+    return replace(table, remarks=(*remarks, *lines))
 
 
 def _p(value: float) -> str:

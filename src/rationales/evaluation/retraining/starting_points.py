@@ -14,6 +14,7 @@ from rationales.errors import ModelError, OptionError
 from rationales.evaluation.retraining.settings import OWN_ENCODER, SCRATCH, RetrainingSettings
 from rationales.evaluation.sanity.weight_groups import randomise, weight_groups
 from rationales.models.classes import Head
+from rationales.models.function.model import FunctionModel
 from rationales.models.model import Model
 from rationales.models.pretrained import check_folder, hub_reachable, load_error
 from rationales.models.prompt.model import PromptModel
@@ -38,26 +39,27 @@ class StartingPoint:
         """A trainable copy with the head, or all weights, drawn from this seed."""
         module = copy.deepcopy(self.module)
         groups = weight_groups(module)
-        randomise(module, groups if self.scratch else groups[:1], seed)
+        randomise(module, groups if self.scratch else groups[:1], seed, "roar")
         return module.requires_grad_(True)
 
 
 def starting_point(model: Model, settings: RetrainingSettings) -> StartingPoint:
     """What the settings name: the model's own encoder, nothing, or a pretrained encoder."""
-    if not isinstance(model, TextModel):
-        raise OptionError(f"ROAR is for texts, and {model.name} reads none")
-    if len(model.networks) != 1:
+    if not isinstance(model, TextModel | FunctionModel):
+        raise OptionError(f"ROAR is for models of texts alone, and {model.name} reads other inputs")
+    if isinstance(model, TextModel) and len(model.networks) != 1:
         raise OptionError("ROAR retrains one classifier, not several that are explained together")
     if model.head is Head.MULTI_LABEL:
         raise OptionError(f"ROAR needs one class for each text, and {model.name} gives every class on its own")
-    limit = min(settings.max_length, model.limit)
     if settings.start not in (OWN_ENCODER, SCRATCH):
-        return _pretrained(model, settings.start, limit)
-    if isinstance(model, PromptModel):
+        return _pretrained(model, settings)
+    if isinstance(model, PromptModel | FunctionModel):
+        kind = "a language model with a prompt" if isinstance(model, PromptModel) else "a function without weights"
         raise OptionError(
-            f"ROAR retrains a classifier, and {model.name} is a language model with a prompt; name an encoder that is "
-            "retrained in its place: start=FOLDER (--study start=FOLDER)"
+            f"ROAR retrains a classifier, and {model.name} is {kind}; name an encoder that is retrained in its place: "
+            "start=FOLDER (--study start=FOLDER)"
         )
+    limit = min(settings.max_length, model.limit)
     network = model.networks[0]
     weight_groups(network.module)  # an error for a module without a head
     module = copy.deepcopy(network.module).float()
@@ -76,10 +78,11 @@ def starting_point(model: Model, settings: RetrainingSettings) -> StartingPoint:
     )
 
 
-def _pretrained(model: TextModel, source: str, limit: int) -> StartingPoint:
+def _pretrained(model: TextModel | FunctionModel, settings: RetrainingSettings) -> StartingPoint:
     """A classifier of the model's classes on a pretrained encoder from a folder or the hub."""
     import transformers
 
+    source = settings.start
     folder = Path(source).expanduser()
     where = str(folder) if folder.is_dir() else source
     if folder.is_dir():
@@ -101,7 +104,9 @@ def _pretrained(model: TextModel, source: str, limit: int) -> StartingPoint:
     padding = tokenizer.pad_token_id
     if padding is None:
         raise ModelError(f"the tokenizer of {where} has no padding token; start from another encoder")
-    device = model.networks[0].baseline.device
+    device, limit = torch.device("cpu"), min(settings.max_length, tokenizer.model_max_length)
+    if isinstance(model, TextModel):
+        device, limit = model.networks[0].baseline.device, min(limit, model.limit)
     takes_types = "token_type_ids" in tokenizer.model_input_names
     remark = f"Retrained from the pretrained encoder {source} with a new head."
     module = module.float().to(device)

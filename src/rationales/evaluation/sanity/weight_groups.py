@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from rationales.errors import ModelError
+from rationales.models.batch.rows import content_key
 
 HEAD = "head"
 DEFAULT_DEVIATION = 0.02  # of fresh weights of modules that say nothing else
@@ -45,8 +48,11 @@ def weight_groups(module: nn.Module) -> list[WeightGroup]:
     return [WeightGroup(name, tuple(submodules)) for name, submodules in groups.items()]
 
 
-def randomise(module: nn.Module, groups: Sequence[WeightGroup], seed: int) -> None:
-    """Re-initialise the weights of these groups in place; the same seed gives the same weights.
+def randomise(module: nn.Module, groups: Sequence[WeightGroup], seed: int, *purpose: str | int) -> None:
+    """Re-initialise the weights of these groups in place; the same seed and purpose give the same weights.
+
+    The random numbers of a submodule come from a hash of seed, purpose and its name, on every device the same: those of
+    `torch.manual_seed(seed)` are what the module's own weights may have been drawn from before it was trained.
 
     With a configuration that has an `initializer_range` (Hugging Face) matrices are drawn from a normal distribution of
     that deviation, biases are 0 and the factors of norms 1, as these models are initialised; other modules reset their
@@ -54,28 +60,36 @@ def randomise(module: nn.Module, groups: Sequence[WeightGroup], seed: int) -> No
     """
     deviation = getattr(getattr(module, "config", None), "initializer_range", None)
     submodules = dict(module.named_modules())
-    devices = sorted({weight.device.index or 0 for weight in module.parameters() if weight.device.type == "cuda"})
-    with torch.random.fork_rng(devices), torch.no_grad():
-        torch.manual_seed(seed)
+    with torch.no_grad():
         for group in groups:
             for name in group.submodules:
-                _reset(submodules[name], deviation)
+                _reset(submodules[name], deviation, content_key(seed, *purpose, name))
 
 
-def _reset(submodule: nn.Module, deviation: float | None) -> None:
-    reset = getattr(submodule, "reset_parameters", None)
-    if deviation is None and callable(reset):
-        reset()
+def _reset(submodule: nn.Module, deviation: float | None, key: int) -> None:
+    if deviation is None and callable(getattr(submodule, "reset_parameters", None)):
+        _reset_by_itself(submodule, key)
         return
+    generator = torch.Generator().manual_seed(key)
     for name, weight in submodule.named_parameters(recurse=False):
         if weight.dim() > 1:
             own_deviation = float(weight.std()) if weight.numel() > 1 else DEFAULT_DEVIATION
-            weight.normal_(0.0, deviation if deviation is not None else own_deviation or DEFAULT_DEVIATION)
+            scale = deviation if deviation is not None else own_deviation or DEFAULT_DEVIATION
+            weight.copy_(scale * torch.randn(weight.shape, generator=generator))
         else:
             weight.fill_(0.0 if "bias" in name else 1.0)
     padding = getattr(submodule, "padding_idx", None)
     if isinstance(submodule, nn.Embedding) and padding is not None:
         submodule.weight[padding].zero_()
+
+
+def _reset_by_itself(submodule: nn.Module, key: int) -> None:
+    """`reset_parameters` takes its random numbers from the global generator, whose state is restored."""
+    fresh: Any = copy.deepcopy(submodule).cpu()
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(key)
+        fresh.reset_parameters()
+    submodule.load_state_dict(fresh.state_dict())
 
 
 def _encoder_name(module: nn.Module) -> str | None:
