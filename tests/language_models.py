@@ -29,14 +29,71 @@ LANGUAGE_MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # configur
         _DECODER | {"num_key_value_heads": 4, "partial_rotary_factor": 0.5},
     ),
 }
+_LOCAL_GPT_NEO = {"attention_types": [[["global", "local"], 1]], "window_size": 12}
+_FEW_EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
+_LOW_RANK_KEYS = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+# with masks, caches or layers of their own: what they make of them has to be compared with plain passes
+UNUSUAL_MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "gpt-neo": (
+        "GPTNeoConfig",
+        "GPTNeoForCausalLM",
+        "gpt2",
+        {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 160} | _LOCAL_GPT_NEO,
+    ),
+    "mpt": ("MptConfig", "MptForCausalLM", "llama", {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 160}),
+    "bloom": ("BloomConfig", "BloomForCausalLM", "llama", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "falcon": (
+        "FalconConfig",
+        "FalconForCausalLM",
+        "llama",
+        {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": True},
+    ),
+    "rwkv": (
+        "RwkvConfig",
+        "RwkvForCausalLM",
+        "llama",
+        {"hidden_size": 32, "num_hidden_layers": 2, "context_length": 160},
+    ),
+    "mamba": ("MambaConfig", "MambaForCausalLM", "llama", {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}),
+    "recurrent-gemma": (
+        "RecurrentGemmaConfig",
+        "RecurrentGemmaForCausalLM",
+        "llama",
+        _SIZES | {"num_hidden_layers": 3, "attention_window_size": 12},
+    ),
+    "lfm2": ("Lfm2Config", "Lfm2ForCausalLM", "llama", _DECODER | {"layer_types": ["conv", "full_attention"]}),
+    "llama4": (
+        "Llama4TextConfig",
+        "Llama4ForCausalLM",
+        "llama",
+        _DECODER
+        | {"head_dim": 8, "intermediate_size_mlp": 64, "num_local_experts": 2, "attention_chunk_size": 12}
+        | {"layer_types": ["chunked_attention", "full_attention"]},
+    ),
+    "gpt-oss": (
+        "GptOssConfig",
+        "GptOssForCausalLM",
+        "llama",
+        _DECODER | _FEW_EXPERTS | {"head_dim": 8, "sliding_window": 12},
+    ),
+    "deepseek-v3": (
+        "DeepseekV3Config",
+        "DeepseekV3ForCausalLM",
+        "llama",
+        _DECODER | _LOW_RANK_KEYS | {"num_key_value_heads": 4, "first_k_dense_replace": 2},
+    ),
+}
 
 
-def tiny_language_model(family: str, *, seed: int = 0, **more: Any) -> tuple[Any, Any]:
-    """A fresh random language model and its tokenizer; weights large enough that words matter."""
-    config_name, class_name, tokenizer_family, settings = LANGUAGE_MODELS[family]
+def tiny_language_model(family: str, *, seed: int = 0, **overrides: Any) -> tuple[Any, Any]:
+    """A new random language model and its tokenizer; `overrides` replace settings of the family's configuration.
+
+    The weights are large enough that words matter.
+    """
+    config_name, class_name, tokenizer_family, settings = (LANGUAGE_MODELS | UNUSUAL_MODELS)[family]
     tokenizer = tokenizer_of(tokenizer_family)
     tokens = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": None}
-    config = getattr(transformers, config_name)(**(settings | {"vocab_size": len(tokenizer)} | tokens | more))
+    config = getattr(transformers, config_name)(**(settings | {"vocab_size": len(tokenizer)} | tokens | overrides))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = getattr(transformers, class_name)(config)

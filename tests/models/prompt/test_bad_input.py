@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
-from language_models import tiny_language_model
+from language_models import keyword_language_model, tiny_language_model
 
 import rationales
 from rationales.errors import InputError, ModelError, OptionError
@@ -60,6 +61,16 @@ class TestTemplates:
         with pytest.raises(OptionError, match=message):
             load(template=template)
 
+    def test_a_long_template_without_a_place_is_no_file(self):
+        with pytest.raises(OptionError, match=r"the template 'xxx.*\.\.\.' has no place \{text\}"):
+            load(template="x" * 400)
+
+    def test_a_chat_template_that_writes_the_text_twice_is_refused(self):
+        module, tokenizer = tiny_language_model("llama")
+        tokenizer.chat_template = "{{ messages[0]['content'] }} {{ messages[0]['content'] }}"
+        with pytest.raises(OptionError, match="writes the user's text 2 times"):
+            rationales.load(module, tokenizer, labels=LABELS, template=TEMPLATE, chat=True)
+
     def test_a_chat_needs_a_chat_template(self):
         with pytest.raises(OptionError, match="the tokenizer has no chat template"):
             load(chat=True)
@@ -93,16 +104,36 @@ class TestLabels:
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
-            ([], "a label is empty"),
-            (["good", " "], "a label is empty"),
+            ([], "one of the labels is empty"),
+            (["good", " "], "one of the labels is empty"),
             (["good", "good"], "two labels are equal"),
-            ("good", "labels is a list of words"),
+            ("good", "labels is a list of words, one for each class"),
+            ({"good": 0, "bad": 1}, "labels is a list of words"),
+            (7, "labels is a list of words"),
             ([1, 2], "labels is a list of words"),
         ],
     )
     def test_labels_are_different_words(self, labels, message):
         with pytest.raises(OptionError, match=message):
             load(labels=labels)
+
+    @pytest.mark.parametrize("labels", [np.array(LABELS), (label for label in LABELS), tuple(LABELS)])
+    def test_labels_are_any_list_of_words(self, labels):
+        assert load(labels=labels).labels == ("good", "bad")
+
+    def test_labels_that_leave_no_room_are_to_be_shortened(self):
+        with pytest.raises(ModelError, match=r"the labels \d+ of the 160 .*; shorten the labels"):
+            load(labels=["good " * 200, "bad"])
+        with pytest.raises(ModelError, match="shorten the labels"):
+            rationales.load(*tiny_language_model("llama"), continuations=["good " * 200, "bad"])
+
+    def test_a_single_label_is_the_default_target(self):
+        for text in ("The soup was calm.", "A dull lecture.", "Not good."):
+            assert rationales.explain(load(labels=["good"]), text, method="occlusion").target == "good"
+
+    def test_labels_are_not_for_classifiers_of_texts(self):
+        with pytest.raises(OptionError, match="labels is for language models"):
+            rationales.load("embedded", labels=["good", "bad"])
 
     def test_labels_that_are_the_same_tokens_are_refused(self):
         with pytest.raises(OptionError, match="'good' and ' good' are the same tokens"):
@@ -148,6 +179,24 @@ class TestTexts:
             rationales.explain(load(), ("one", "two"))
         with pytest.raises(InputError, match="a tuple of two texts"):
             rationales.explain(load(template="{text} Or: {pair} Then:"), "one")
+
+
+class TestBaselines:
+    def test_other_baselines_are_suggested_that_the_tokenizer_has(self):
+        module, tokenizer = keyword_language_model("joke")
+        tokenizer.mask_token = None
+        labels = {"labels": ["found", "absent"], "template": "Text: {text} Verdict:", "separator": ""}
+        model = rationales.load(module, tokenizer, **labels, baseline="mean")
+        result = rationales.explain(model, "A dull lecture.", method="occlusion")
+        (message,) = [note.message for note in result.notes if note.kind == "informative-baseline"]
+        assert message.endswith("try another baseline (unk, zero)")
+
+    def test_words_that_are_offloaded_cannot_be_replaced(self):
+        accelerate = pytest.importorskip("accelerate")
+        module, tokenizer = tiny_language_model("llama")
+        offloaded = accelerate.cpu_offload(module, execution_device=torch.device("cpu"))
+        with pytest.raises(ModelError, match="the word embeddings are offloaded"):
+            rationales.load(offloaded, tokenizer, labels=LABELS, template=TEMPLATE)
 
 
 class Quantised(torch.nn.Module):

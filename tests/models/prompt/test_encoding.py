@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from language_models import LANGUAGE_MODELS, tiny_language_model
 from reference.prompt import token_ids
 
 import rationales
-from rationales.errors import RationalesError
+from rationales.errors import OptionError, RationalesError
 from rationales.models.prompt.baselines import FINALISTS
 from rationales.models.prompt.template import PromptTemplate, as_template
 
@@ -69,6 +71,44 @@ class TestTemplates:
     def test_a_template_from_a_file(self, tmp_path):
         (tmp_path / "review.txt").write_text(TEMPLATE + "\n", encoding="utf-8")
         assert as_template(tmp_path / "review.txt") == PromptTemplate(TEMPLATE)
+
+    def test_a_template_from_json(self, tmp_path):
+        data = {
+            "template": "First: {text} Second: {pair}",
+            "chat": True,
+            "system": "Be brief.",
+            "examples": [[["The soup.", "The bread."], "bad"]],
+            "separator": "\n",
+            "instruction": "Compare. ",
+        }
+        expected = PromptTemplate(
+            data["template"],
+            chat=True,
+            system="Be brief.",
+            examples=((("The soup.", "The bread."), "bad"),),
+            separator="\n",
+            instruction="Compare. ",
+        )
+        (tmp_path / "prompt.json").write_text(json.dumps(data | {"labels": LABELS}), encoding="utf-8")
+        assert as_template(tmp_path / "prompt.json") == as_template(data) == expected
+        assert expected.to_dict() == data
+        assert PromptTemplate(TEMPLATE).to_dict() == {"template": TEMPLATE}
+        assert as_template(data, separator="").separator == ""
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("nope", "is not JSON"),
+            ("[1]", "an object with the text"),
+            ('{"labels": ["a"]}', "an object with the text"),
+            ('{"template": "{text}", "loud": true}', "has no 'loud'; there are: template, chat"),
+            ('{"template": "{text}", "examples": [["a"]]}', "an example is a tuple"),
+        ],
+    )
+    def test_a_template_in_json_that_cannot_be_read(self, tmp_path, content, message):
+        (tmp_path / "prompt.json").write_text(content, encoding="utf-8")
+        with pytest.raises(OptionError, match=f"prompt.json.*{message}"):
+            as_template(tmp_path / "prompt.json")
 
     def test_other_braces_are_plain(self):
         model = load(template='Answer as {"label": ...}. {text} Answer:')

@@ -31,9 +31,10 @@ def test_likelihoods_are_those_of_the_chain_rule(label_ids):
     scores = tree.log_likelihoods(logits)[0]
     for ids, score in zip(label_ids, scores, strict=True):
         expected = sum(conditional(ids[:n])[token] for n, token in enumerate(ids))
-        going_on = {other[len(ids)] for other in label_ids if len(other) > len(ids) and other[: len(ids)] == ids}
-        rest = 1 - sum(conditional(ids)[token].exp() for token in going_on)
-        assert torch.isclose(score, expected + torch.log(torch.as_tensor(rest).clamp(min=1e-7)), atol=1e-6)
+        longer = [label for label in label_ids if len(label) > len(ids) and label[: len(ids)] == ids]
+        continuations = {label[len(ids)] for label in longer}
+        p_end = 1 - sum(conditional(ids)[token].exp() for token in continuations)
+        assert torch.isclose(score, expected + torch.log(torch.as_tensor(p_end).clamp(min=1e-7)), atol=1e-6)
 
 
 @given(sequences)

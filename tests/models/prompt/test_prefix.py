@@ -8,45 +8,50 @@ from language_models import LANGUAGE_MODELS, tiny_language_model
 
 import rationales
 from rationales.models.batch.execution import stored_bytes
-from rationales.models.prompt import prefix_attention
+from rationales.models.prompt.prefix import prefix_attention
+from rationales.models.prompt.prefix.readouts import PrefixReading
+from rationales.models.prompt.prefix.verification import Verification
 
 PROMPT = {"labels": ["good", "not good", "bad"], "template": "The river was calm. Review: {text}\nSentiment:"}
 TEXTS = ["Dull.", "I did not like the soup, but the bread wasn't bad at all!"]
-UNUSUAL = {"gemma2"}  # its attention caps scores
+CAPPED = "gemma2"  # its attention caps scores
 
 
-def logits_and_gradient(model, shared):
+def logits_and_gradient(model, reading):
     network = model.networks[0].module
-    network._shares_prefix = shared
+    network._verification = Verification(reading, None)
+    network._prepared = None
     with model.frozen():
         batch = model.batch(model.encode([model.read(text, None) for text in TEXTS]))
         keep = torch.full(batch.size, 0.7, requires_grad=True)
         logits = batch.logits(keep)
         (gradient,) = torch.autograd.grad(logits[:, 0].sum() - logits[:, 1].sum(), keep)
-    assert network._shares_prefix == shared
     return logits.detach(), gradient
 
 
-@pytest.mark.parametrize("family", [family for family in LANGUAGE_MODELS if family not in UNUSUAL])
-def test_a_shared_prefix_is_as_good_as_a_copied_one(family):
+@pytest.mark.parametrize("family", [family for family in LANGUAGE_MODELS if family != CAPPED])
+def test_all_ways_of_reading_are_equal(family):
     model = rationales.load(*tiny_language_model(family), **PROMPT)
-    shared, copied = logits_and_gradient(model, True), logits_and_gradient(model, False)
-    assert torch.allclose(shared[0], copied[0], atol=1e-4)
-    assert torch.allclose(shared[1], copied[1], atol=1e-4)
+    assert model.networks[0].module.verification.reading is PrefixReading.SHARED
+    shared = logits_and_gradient(model, PrefixReading.SHARED)
+    for reading in (PrefixReading.COPIED, PrefixReading.SEPARATE):
+        others = logits_and_gradient(model, reading)
+        assert torch.allclose(shared[0], others[0], atol=1e-4)
+        assert torch.allclose(shared[1], others[1], atol=1e-4)
 
 
 def test_blocks_change_nothing(monkeypatch):
     model = rationales.load(*tiny_language_model("llama"), **PROMPT)
-    whole = logits_and_gradient(model, True)
+    at_once = logits_and_gradient(model, PrefixReading.SHARED)
     monkeypatch.setattr(prefix_attention, "SCORES_AT_ONCE", 300)  # some queries of one row
-    parts = logits_and_gradient(model, True)
-    assert torch.allclose(whole[0], parts[0], atol=1e-5)
-    assert torch.allclose(whole[1], parts[1], atol=1e-5)
+    in_blocks = logits_and_gradient(model, PrefixReading.SHARED)
+    assert torch.allclose(at_once[0], in_blocks[0], atol=1e-5)
+    assert torch.allclose(at_once[1], in_blocks[1], atol=1e-5)
 
 
 def test_an_unusual_attention_copies_the_prefix():
-    model = rationales.load(*tiny_language_model("gemma2"), **PROMPT)
-    assert not model.networks[0].module._shares_prefix
+    model = rationales.load(*tiny_language_model(CAPPED), **PROMPT)
+    assert model.networks[0].module.verification.reading is PrefixReading.COPIED
 
 
 def test_what_is_stored_does_not_grow_with_the_prefix():

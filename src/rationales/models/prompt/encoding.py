@@ -86,10 +86,13 @@ class PromptEncoder:
             rows.append(PromptTokens(ids, [(start + self.prefix_end, end + self.prefix_end) for start, end in extents]))
         return rows
 
-    def label_ids(self, label: str) -> list[int]:
-        """The tokens of a label behind a prompt, as the tokenizer writes both together."""
-        prompt = self.template.fill("a", "a")[0]
-        continuation = label if label[:1].isspace() else self.template.separator + label
+    def label_ids(self, label: str, separator: int = 0) -> list[int]:
+        """The tokens of a label behind a prompt with this separator, as the tokenizer writes both together."""
+        written = self.template.separators[separator]
+        # where the end of the prompt decides, a line end is followed by no space
+        example = "a\n" if len(self.template.separators) > 1 and not written else "a"
+        prompt = self.template.fill(example, example)[0]
+        continuation = label if label[:1].isspace() else written + label
         before, joined = (_tokenize(self.tokenizer, [text])["input_ids"][0] for text in (prompt, prompt + continuation))
         if list(joined[: len(before)]) == list(before):
             return list(joined[len(before) :])
@@ -177,10 +180,13 @@ class RowSettings:
         text_tokens = self.limit - fixed
         if text_tokens < MIN_ROOM * texts:
             template = len(encoder.prefix_ids) + fixed
+            advice = "shorten the template, for instance by an example"
+            if self.label_tokens > template:
+                advice = "shorten the labels"
             raise ModelError(
                 f"the template takes {template} tokens and the labels {self.label_tokens} of the {self.context} that "
                 f"the model takes, which leaves {max(text_tokens, 0)} for the text, and {MIN_ROOM * texts} are needed; "
-                "shorten the template, for instance by an example"
+                f"{advice}"
             )
 
     def too_long(self, source: TextInput, tokens: int) -> InputError:

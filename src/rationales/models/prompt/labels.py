@@ -7,8 +7,9 @@ each gives the probabilities of the tokens that follow it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,10 +35,14 @@ class LabelTree:
     lengths: Tensor  # (C,) tokens of each label
 
     @classmethod
-    def from_ids(cls, label_ids: Sequence[Sequence[int]]) -> LabelTree:
-        """The tree of the labels' token ids; no two labels are equal and none is empty."""
+    def from_ids(cls, label_ids: Sequence[Sequence[int]], spellings: int = 1) -> LabelTree:
+        """The tree of the labels' token ids, none of which is empty.
+
+        `spellings`: that many lists of equal length follow each other, which spell the same labels in different ways;
+        labels of one list exclude each other.
+        """
         prefixes = {tuple(ids[:count]) for ids in label_ids for count in range(1, len(ids))}
-        complete = {tuple(ids) for ids in label_ids}
+        per_spelling = len(label_ids) // spellings
         # a label that is the beginning of another one is an inner node already
         nodes = sorted(prefixes, key=lambda prefix: (len(prefix), prefix))
         readout = {(): 0} | {prefix: 1 + number for number, prefix in enumerate(nodes)}
@@ -50,13 +55,7 @@ class LabelTree:
             (label, readout[tuple(ids)], token)
             for label, ids in enumerate(label_ids)
             if tuple(ids) in readout
-            for token in sorted(
-                {
-                    longer[len(ids)]
-                    for longer in complete | prefixes
-                    if len(longer) > len(ids) and longer[: len(ids)] == tuple(ids)
-                }
-            )
+            for token in sorted(_going_on(ids, label_ids[label - label % per_spelling :][:per_spelling]))
         ]
         ancestors = torch.tensor(
             [[prefix[: len(shorter_prefix)] == shorter_prefix for shorter_prefix in nodes] for prefix in nodes],
@@ -80,6 +79,12 @@ class LabelTree:
     def nodes(self) -> int:
         """N, the number of tokens read behind the prompt."""
         return len(self.node_ids)
+
+    @property
+    def paths(self) -> list[Tensor]:
+        """The inner nodes from the end of the prompt to each leaf, as indices; one empty path if there are none."""
+        leaves = (self.ancestors.sum(0) == 1).nonzero().flatten().tolist()  # ancestors of themselves alone
+        return [self.ancestors[leaf].nonzero().flatten() for leaf in leaves] or [self.depth]
 
     @property
     def longest(self) -> int:
@@ -111,30 +116,37 @@ class LabelTree:
         return LabelTree(**{name: value.to(device) for name, value in vars(self).items()})
 
 
+def _going_on(ids: Sequence[int], label_ids: Sequence[Sequence[int]]) -> set[int]:
+    """The tokens by which labels go on that begin with all tokens of this one."""
+    return {longer[len(ids)] for longer in label_ids if len(longer) > len(ids) and [*longer[: len(ids)]] == [*ids]}
+
+
 def _columns(rows: Sequence[tuple[int, int, int]]) -> list[Tensor]:
     return [torch.tensor([row[column] for row in rows], dtype=torch.long) for column in range(3)]
 
 
-def check_labels(labels: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels; an OptionError unless they are different words."""
-    if labels is None or isinstance(labels, str) or not all(isinstance(label, str) for label in labels):
-        raise OptionError(f"labels is a list of words, one for each class, not {labels!r}")
-    if not labels or not all(label.strip() for label in labels):
-        raise OptionError("a label is empty; labels is a list of words, one for each class")
-    if len(set(labels)) < len(labels):
-        raise OptionError(f"two labels are equal: {', '.join(labels)}")
-    return tuple(labels)
+def check_labels(labels: Any, name: str = "labels") -> tuple[str, ...]:
+    """The labels or continuations, whichever `name` says; an OptionError unless they are different words."""
+    words = labels if isinstance(labels, (str, Mapping)) or not isinstance(labels, Iterable) else list(labels)
+    purpose = ", one for each class" if name == "labels" else " that may follow the prompt"
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise OptionError(f"{name} is a list of words{purpose}, not {words!r}")
+    if not words or not all(word.strip() for word in words):
+        raise OptionError(f"one of the {name} is empty; {name} is a list of words{purpose}")
+    if len(set(words)) < len(words):
+        raise OptionError(f"two {name} are equal: {', '.join(words)}")
+    return tuple(map(str, words))
 
 
-def check_label_ids(labels: Sequence[str], label_ids: Sequence[Sequence[int]]) -> None:
+def check_label_ids(labels: Sequence[str], label_ids: Sequence[Sequence[int]], name: str = "labels") -> None:
     """Raise an OptionError for labels without tokens, or with the same tokens."""
     known: dict[tuple[int, ...], str] = {}
     for label, ids in zip(labels, label_ids, strict=True):
         if not ids:
-            raise OptionError(f"the tokenizer returns no tokens for the label {label!r}; choose another word")
+            raise OptionError(f"the tokenizer returns no tokens for {label!r}, one of {name}; choose another word")
         if tuple(ids) in known:
             raise OptionError(
-                f"the labels {known[tuple(ids)]!r} and {label!r} are the same tokens for this model, which cannot tell "
+                f"the {name} {known[tuple(ids)]!r} and {label!r} are the same tokens for this model, which cannot tell "
                 "them apart; choose other words"
             )
         known[tuple(ids)] = label

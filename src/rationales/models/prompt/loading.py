@@ -19,7 +19,7 @@ from rationales.models.prompt.baselines import choose_baseline
 from rationales.models.prompt.encoding import PromptEncoder, RowSettings
 from rationales.models.prompt.generation import padding_id
 from rationales.models.prompt.gguf_file import first_line, open_gguf, require
-from rationales.models.prompt.labels import LabelTree, check_label_ids, check_labels
+from rationales.models.prompt.labels import check_label_ids, check_labels
 from rationales.models.prompt.model import PromptModel
 from rationales.models.prompt.network import PromptNetwork
 from rationales.models.prompt.template import TEXT, PromptTemplate, as_template
@@ -46,6 +46,7 @@ def load_prompt(
     labels: Sequence[str] | None = None,
     template: Any = None,
     chat: bool = False,
+    separator: str | None = None,
     continuations: Sequence[str] | None = None,
     explain_prompt: bool = False,
     length_normalised: bool = False,
@@ -55,15 +56,16 @@ def load_prompt(
     """Make a causal language model explainable; the options are those of `rationales.load`."""
     if unit not in ("word", "token", "sentence"):
         raise OptionError(f"units are word, token or sentence, not {unit!r}")
-    saved = _saved_prompt(source)
     if continuations is not None:
         if labels is not None or template is not None:
             raise OptionError("continuations are explained for a prompt as it is; leave labels and template out")
         labels, template = continuations, TEXT
-    elif labels is None and template is None and saved is not None:
-        labels, template, chat = saved["labels"], saved["template"], chat or bool(saved.get("chat", False))
+    saved = _saved_prompt(source) if labels is None or template is None else {}
+    labels = saved.get("labels") if labels is None else labels
+    template = saved.get("template") if template is None else template
     _check_prompt(source, labels, template)
-    prompt_template, words = as_template(template, chat), check_labels(labels)
+    prompt_template = as_template(template, chat, separator)
+    words = check_labels(labels, "labels" if continuations is None else "continuations")
     module, loaded_tokenizer, name = _open(source, tokenizer, device, trust_remote_code)
     return prompt_model(
         module,
@@ -76,7 +78,7 @@ def load_prompt(
         limit=segment,
         overlap=overlap,
         explain_prompt=explain_prompt,
-        segments=continuations is None and not explain_prompt,
+        continues=continuations is not None,
         length_normalised=length_normalised,
         calibrated=calibrated,
     )
@@ -94,16 +96,22 @@ def prompt_model(
     limit: int | None = None,
     overlap: int = 100,
     explain_prompt: bool = False,
-    segments: bool = True,
+    continues: bool = False,
     length_normalised: bool = False,
     calibrated: bool = False,
 ) -> PromptModel:
-    """The PromptModel of a causal language model and its tokenizer."""
+    """The PromptModel of a causal language model and its tokenizer.
+
+    `continues`: the labels are continuations of a prompt, which is never divided.
+    """
     rendered = template.render(tokenizer)
     encoder = PromptEncoder.of(tokenizer, rendered, shared=not explain_prompt)
-    label_ids = [encoder.label_ids(label) for label in labels]
-    check_label_ids(labels, label_ids)
-    label_tokens = LabelTree.from_ids(label_ids).longest
+    spellings = [
+        [encoder.label_ids(label, separator) for label in labels] for separator in range(len(rendered.separators))
+    ]
+    for label_ids in spellings:
+        check_label_ids(labels, label_ids, "continuations" if continues else "labels")
+    label_tokens = max(len(ids) for label_ids in spellings for ids in label_ids) - 1
     context = token_limit(module, tokenizer)
     if limit is not None and not 8 <= limit <= context:
         raise OptionError(f"a segment must have 8 to {context} tokens, the prompt included, not {limit}")
@@ -114,11 +122,10 @@ def prompt_model(
         overlap=overlap,
         context=context,
         label_tokens=label_tokens,
-        segments=segments,
+        segments=not continues and not explain_prompt,
     )
     before, after = _fixed_ids(encoder)
-    if not explain_prompt:
-        rows.check_room(len(before) + len(after), 2 if template.has_pair else 1, encoder)
+    rows.check_room(len(before) + len(after), 2 if template.has_pair else 1, encoder)
     empty_ids = None
     if calibrated:
         empty_ids = encoder.tokens([rendered.fill("", "")[0]])[0].ids
@@ -129,12 +136,14 @@ def prompt_model(
         network = PromptNetwork(
             module,
             names,
-            label_ids,
+            spellings,
             encoder.prefix_ids,
             length_normalised=length_normalised,
             empty_ids=empty_ids,
+            continues=continues,
             digest=repr((rendered, names, length_normalised, calibrated, explain_prompt)),
         )
+        network.prepare()
         choice = None
         if baseline is None:
             choice = choose_baseline(network, tokenizer, before, after, rows.limit)
@@ -142,7 +151,7 @@ def prompt_model(
     vector = baselines.vector(
         baseline if isinstance(baseline, Tensor) else baseline_name, tokenizer, network.get_input_embeddings()
     )
-    classifier = TextClassifier(network, network.get_input_embeddings(), vector, {}, takes_types=False)
+    classifier = TextClassifier(network, network.get_input_embeddings(), vector, {}, takes_types=len(spellings) > 1)
     return PromptModel(
         networks=[classifier],
         tokenizer=tokenizer,
@@ -180,24 +189,37 @@ def _open(source: Any, tokenizer: Any, device: Any, remote: bool) -> tuple[nn.Mo
     if isinstance(source, nn.Module):
         if tokenizer is None:
             raise OptionError("a module needs its tokenizer: rationales.load(module, tokenizer, labels=…, template=…)")
+        if device == DEVICE_MAP:
+            raise _not_spread("a module lies on its devices already; load it with device_map='auto' of transformers")
         name = getattr(source, "name_or_path", "") or type(source).__name__
         return (source if device is None else source.to(device_of(device))), tokenizer, name
-    where = str(source)
+    where, spread = str(source), device == DEVICE_MAP
     if where in LANGUAGE_MODELS:
+        if spread:
+            raise _not_spread(f"{where} is small and is loaded whole")
         module, loaded = LANGUAGE_MODELS[where].open("cpu")
     elif where.endswith(GGUF):
+        if spread:
+            raise _not_spread("the weights of a GGUF file are converted as a whole")
         module, loaded = open_gguf(Path(where))
     elif (Path(where) / ADAPTER_FILE).is_file():
-        module, loaded = open_adapter(Path(where), tokenizer, remote)
+        module, loaded = open_adapter(Path(where), tokenizer, remote, DEVICE_MAP if spread else None)
     else:
-        module, loaded = _pretrained(where, tokenizer, remote, spread=device == DEVICE_MAP)
-    if device is not None and device != DEVICE_MAP:
+        module, loaded = _pretrained(where, tokenizer, remote, spread=spread)
+    if device is not None and not spread:
         module = module.to(device_of(device))
     return module, tokenizer or loaded, where
 
 
-def open_adapter(folder: Path, tokenizer: Any, remote: bool) -> tuple[nn.Module, Any]:
-    """A language model with the adapter in this folder; the model it changes is named in its configuration."""
+def _not_spread(reason: str) -> OptionError:
+    return OptionError(f"device 'auto' spreads a model over devices, but {reason}; or name one device, such as cuda")
+
+
+def open_adapter(folder: Path, tokenizer: Any, remote: bool, device: str | None = None) -> tuple[nn.Module, Any]:
+    """A language model with the adapter in this folder; the model it changes is named in its configuration.
+
+    `device`: None or "auto".
+    """
     require("peft", "adapters")
     import peft
 
@@ -209,7 +231,7 @@ def open_adapter(folder: Path, tokenizer: Any, remote: bool) -> tuple[nn.Module,
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} holds no adapter_model.safetensors; save it with model.save_pretrained(folder)")
-    base, base_tokenizer, _ = _open(base_name, tokenizer, None, remote)
+    base, base_tokenizer, _ = _open(base_name, tokenizer, device, remote)
     try:
         with quiet_transformers():
             module = peft.PeftModel.from_pretrained(base, str(folder))
@@ -243,18 +265,19 @@ def _pretrained(where: str, tokenizer: Any, remote: bool, *, spread: bool) -> tu
     return module.eval(), loaded
 
 
-def _saved_prompt(source: Any) -> dict[str, Any] | None:
-    """The labels and template that lie beside a model's weights in prompt.json, if they do."""
+def _saved_prompt(source: Any) -> dict[str, Any]:
+    """The labels and the template that lie beside a model's weights in prompt.json, as far as they do."""
     if not isinstance(source, (str, os.PathLike)):
-        return None
+        return {}
     folder = Path(LANGUAGE_MODELS[str(source)].where() or "") if str(source) in LANGUAGE_MODELS else Path(source)
     path = folder / PROMPT_FILE
     if not path.is_file():
-        return None
+        return {}
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
-        return saved if {"labels", "template"} <= set(saved) else None
-    except (ValueError, TypeError) as error:
+        template = PromptTemplate.from_dict(saved) if "template" in saved else None
+        return {"labels": saved.get("labels"), "template": template}
+    except (ValueError, TypeError, AttributeError, OptionError) as error:
         raise ModelError(f"{path} is no JSON object with labels and template: {error}") from error
 
 

@@ -48,6 +48,11 @@ class PromptModel(TextModel):
         network: Any = self.networks[0].module
         return network.language_model
 
+    @property
+    def default_target(self) -> int | None:
+        """The class that is explained where none is named: a single label, not what it is set against."""
+        return 0 if prompt_network(self).single else None
+
     def facts(self) -> dict[str, str]:
         """The properties shown in a shell or notebook."""
         template_text = self.template.text if len(self.template.text) <= 60 else self.template.text[:57] + "..."
@@ -84,9 +89,10 @@ class PromptModel(TextModel):
                 token_rows = self.encoder.tokens([prompt for prompt, _ in prompts])
                 for source, (prompt, extents), tokens in zip(sources, prompts, token_rows, strict=True):
                     if self.explain_prompt:
-                        encoded.append(self.encoder.encode_prompt(source, tokens, self.settings))
+                        text = self.encoder.encode_prompt(source, tokens, self.settings)
                     else:
-                        encoded.append(self.encoder.encode_text(source, prompt, extents, tokens, self.settings))
+                        text = self.encoder.encode_text(source, prompt, extents, tokens, self.settings)
+                    encoded.append(replace(text, rows=self._with_separator(source, text.rows)))
         return encoded
 
     def plain_rows(self, texts: Sequence[TextInput]) -> list[tuple[TokenRow, ...]]:
@@ -95,9 +101,10 @@ class PromptModel(TextModel):
         tokens = self.encoder.tokens([self._filled(source)[0] for source in texts])
         for source, row in zip(texts, tokens, strict=True):
             if len(row.ids) <= self.limit:
-                rows.append((_without_units(row.ids or [self.filler]),))
+                segments = [row.ids or [self.filler]]
             else:
-                rows.append(tuple(_without_units(segment.ids) for segment in self.encode([source])[0].rows))
+                segments = [segment.ids for segment in self.encode([source])[0].rows]
+            rows.append(self._with_separator(source, list(map(_without_units, segments))))
         return rows
 
     def batch(self, encoded: Sequence[EncodedText], seed: int = 0) -> PromptBatch:
@@ -105,12 +112,12 @@ class PromptModel(TextModel):
         text_batch = super().batch(encoded, seed)
         values = {item.name: getattr(text_batch, item.name) for item in fields(text_batch) if item.init}
         batch = PromptBatch(**values)
-        longest = max(batch.lengths) + self.prefix_length
-        for network in self.networks:
-            module: Any = network.module
-            module.prepare()
-        config = self.networks[0].module.config.get_text_config()  # type: ignore[union-attr, operator]  # a PromptNetwork
-        batch.budget = min(batch.budget, token_budget(config, longest, batch.device))
+        network, longest = prompt_network(self), max(batch.lengths)
+        network.prepare()
+        budget = token_budget(network.config.get_text_config(), longest + self.prefix_length, batch.device)
+        # the tokens of a row that are read: behind a shared prefix, or with it once for each label
+        read_tokens = network.tokens_read(longest)
+        batch.budget = max(1, min(batch.budget, budget) * longest // read_tokens)
         return batch
 
     def coarse(self, dtype: Any = None) -> PromptModel:
@@ -119,11 +126,30 @@ class PromptModel(TextModel):
         return self
 
     def describe(self, encoded: EncodedText, scores: Tensor) -> InputDescription:
-        """What a result says of the text, and how the baseline was chosen."""
-        description = super().describe(encoded, scores)
+        """What a result says of the text and of the prompt, and how the baseline was chosen."""
+        description = replace(super().describe(encoded, scores), prompt=self.prompt_settings())
         if self.choice is None:
             return description
         return replace(description, notes=(*description.notes, Note("baselines", self.choice.message)))
+
+    def prompt_settings(self) -> dict[str, Any]:
+        """What the model is asked, as plain data: the template, and the switches that are on."""
+        network = prompt_network(self)
+        switches = {
+            "continuations": network.continues,
+            "calibrated": network.empty_ids is not None,
+            "length_normalised": network.length_normalised,
+            "explain_prompt": self.explain_prompt,
+        }
+        return {**self.template.to_dict(), **{name: True for name, is_on in switches.items() if is_on}}
+
+    def _with_separator(self, source: TextInput, rows: Sequence[TokenRow]) -> tuple[TokenRow, ...]:
+        """The rows with the number of the separator as type of their tokens, where the prompt's end decides on it."""
+        template = self.encoder.template
+        if len(template.separators) == 1:
+            return tuple(rows)
+        number = template.separator_number(source.text, source.pair)
+        return tuple(replace(row, types=[number] * len(row.ids)) for row in rows)
 
     def _filled(self, source: TextInput) -> tuple[str, list[tuple[int, int]]]:
         if self.explain_prompt:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 QUESTION = (
     "Text: {text}\n\n"
-    'The text was classified as "{label}". List the words of the text that were most important for this decision, '
+    'The text {relation} "{label}". List the words of the text that were most important for this {outcome}, '
     "the most important word first. Use only words that occur in the text, each once, separated by commas."
 )
+CLASSIFIED, CONTINUED = ("was classified as", "decision"), ("goes on with", "continuation")  # relation and outcome
 ANSWER_BEGINNING = "\n\nMost important words:"  # for models without a chat template
 _SEPARATORS = re.compile(r"[,;\n|>]+")
 _NUMBERING = re.compile(r"^\s*(?:\(?\d+[.):]|[-*•])\s*")
@@ -39,9 +40,11 @@ class WordRanking:
         return scores
 
 
-def ranking_question(text: str, label: str, *, chat: bool) -> str:
-    """The question about a text that was classified as `label`."""
-    question = QUESTION.replace("{label}", label).replace("{text}", text)
+def ranking_question(text: str, label: str, *, chat: bool, continues: bool = False) -> str:
+    """The question about a text that was classified as `label`, or with `continues` goes on with it."""
+    relation, outcome = CONTINUED if continues else CLASSIFIED
+    question = QUESTION.replace("{relation}", relation).replace("{outcome}", outcome)
+    question = question.replace("{label}", label).replace("{text}", text)
     return question if chat else question + ANSWER_BEGINNING
 
 

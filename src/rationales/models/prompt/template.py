@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from rationales.files import read_text
 TEXT, PAIR = "{text}", "{pair}"  # the places of the two texts; other braces are plain characters
 SPACED_ENDS = ":;,.?!=>)-"  # behind these, and behind letters and digits, a space precedes the label
 BETWEEN_EXAMPLES = "\n\n"
+LONGEST_EXCERPT = 60  # characters of a template in a message
+SEPARATORS = (" ", "")  # between a prompt that ends in the text, and a label
 _SENTINELS = {TEXT: "\ue000text\ue001", PAIR: "\ue000pair\ue001"}  # stand for the texts while a chat is rendered
 
 
@@ -24,8 +27,8 @@ class PromptTemplate:
     `examples`: worked examples before the text (few-shot), each a tuple (text, label) or ((text, pair), label).
     `instruction`: what stands once at the beginning, before the worked examples; in a chat, of the first user's turn.
     `chat`: the prompt is the user's turn of a chat, rendered by the tokenizer's chat template; examples are earlier
-    turns, and `system` is the system message. `separator`: what stands between the prompt and a label; None: a space
-    behind a letter, a digit or one of `:;,.?!=>)-`, else nothing.
+    turns, and `system` is the system message. `separator`: what stands between the prompt and a label; None: the spaces
+    that the prompt ends in, a space behind a letter, a digit or one of `:;,.?!=>)-`, else nothing.
     """
 
     text: str
@@ -48,6 +51,7 @@ class PromptTemplate:
             raise OptionError(f"{PAIR}, the second text, comes before {TEXT} in the template; write {TEXT} first")
         if self.system is not None and not self.chat:
             raise OptionError("a system message belongs to a chat; set chat=True, or write it into the template")
+        object.__setattr__(self, "examples", tuple(map(_as_tuple, self.examples)))
         for example in self.examples:
             if not isinstance(example, tuple) or len(example) != 2 or not isinstance(example[1], str):
                 raise OptionError(f"an example is a tuple (text, label), not {example!r}")
@@ -60,9 +64,37 @@ class PromptTemplate:
         return PAIR in self.text
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], **options: Any) -> PromptTemplate:
-        """The template in a UTF-8 text file; line ends at its end are left out."""
-        return cls(read_text(Path(path)).rstrip("\r\n"), **options)
+    def from_file(cls, path: str | os.PathLike[str]) -> PromptTemplate:
+        """The template in a UTF-8 text file, without line ends at its end, or in a JSON file, see `from_dict`."""
+        content = read_text(Path(path))
+        if Path(path).suffix.lower() != ".json":
+            return cls(content.rstrip("\r\n"))
+        try:
+            return cls.from_dict(json.loads(content))
+        except ValueError as error:
+            raise OptionError(f"{path} is not JSON: {error}") from error
+        except OptionError as error:
+            raise OptionError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_dict(cls, data: Any) -> PromptTemplate:
+        """The inverse of `to_dict`; only `template` has to be there, and `labels` may be."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("template"), str):
+            raise OptionError(f"a template as JSON is an object with the text {TEXT!r} under the name 'template'")
+        names = {field.name for field in fields(cls)} - {"text"}
+        if unknown := sorted(set(data) - names - {"template", "labels"}):
+            raise OptionError(f"a template has no {unknown[0]!r}; there are: template, {', '.join(sorted(names))}")
+        return cls(data["template"], **{name: data[name] for name in names & set(data)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: the text as `template`, and the fields that differ from their defaults."""
+        changed = [field.name for field in fields(self)[1:] if getattr(self, field.name) != field.default]
+        values = {name: getattr(self, name) for name in changed}
+        if "examples" in values:
+            values["examples"] = [
+                [text if isinstance(text, str) else list(text), label] for text, label in self.examples
+            ]
+        return {"template": self.text, **values}
 
     def with_examples(self, examples: Sequence[tuple[Any, str]]) -> PromptTemplate:
         """The same template with these worked examples before the text."""
@@ -105,29 +137,35 @@ class PromptTemplate:
 
     def _cut(self, prompt: str, *, special_tokens: bool) -> RenderedTemplate:
         """The prompt cut at its places, without spaces at its end."""
-        placeholders = [placeholder for placeholder in (TEXT, PAIR) if _SENTINELS[placeholder] in prompt]
-        if TEXT not in placeholders:
+        counts = {placeholder: prompt.count(_SENTINELS[placeholder]) for placeholder in (TEXT, PAIR)}
+        if not counts[TEXT]:
             raise OptionError("the chat template leaves the user's text out; check the template of the tokenizer")
+        if max(counts.values()) > 1:
+            raise OptionError(
+                f"the tokenizer's chat template writes the user's text {max(counts.values())} times, and a text is "
+                "read once; leave chat out"
+            )
+        placeholders = [placeholder for placeholder, count in counts.items() if count]
         pieces: list[str] = []
         remaining = prompt
         for placeholder in placeholders:
             before, _, remaining = remaining.partition(_SENTINELS[placeholder])
             pieces.append(before)
         end = remaining.rstrip(" ")
+        separators: tuple[str, ...]
         if self.separator is not None:
-            separator = self.separator
+            separators = (self.separator,)
         elif len(end) < len(remaining):
-            separator = remaining[len(end) :]  # tokenizers join a space with the word behind it
+            separators = (remaining[len(end) :],)  # tokenizers join a space with the word behind it
         else:
-            separator = self.separator_before(remaining or "a")
-        return RenderedTemplate((*pieces, end), separator, special_tokens)
+            separators = (self.separator_before(end),) if end else SEPARATORS
+        return RenderedTemplate((*pieces, end), separators, special_tokens)
 
     def separator_before(self, prompt: str) -> str:
         """What stands between this prompt and a label."""
         if self.separator is not None:
             return self.separator
-        last = prompt[-1:]
-        return " " if last.isascii() and (last.isalnum() or last in SPACED_ENDS) else ""
+        return _separator_behind(prompt)
 
 
 @dataclass(frozen=True)
@@ -135,18 +173,29 @@ class RenderedTemplate:
     """The fixed parts of a prompt: before, between and after its texts."""
 
     pieces: tuple[str, ...]  # one more than there are places
-    separator: str  # between the prompt and a label
+    separators: tuple[str, ...]  # between the prompt and a label; of several, the end of the prompt decides
     special_tokens: bool  # whether the tokenizer adds its special tokens: a chat template brings its own
 
     def fill(self, text: str, pair: str | None = None) -> tuple[str, list[tuple[int, int]]]:
         """The prompt of a text, and the extent in characters of the text and its pair in it, in this order."""
+        prompt, extents = self._joined(text, pair)
+        if not self.pieces[-1]:
+            prompt = prompt.rstrip(" ")  # a space goes with the label behind it
+        return prompt, extents
+
+    def separator_number(self, text: str, pair: str | None = None) -> int:
+        """Which of the separators stands between the prompt of a text and a label."""
+        if len(self.separators) == 1:
+            return 0
+        prompt, _ = self._joined(text, pair)
+        return self.separators.index(" " if prompt.endswith(" ") else _separator_behind(prompt))
+
+    def _joined(self, text: str, pair: str | None) -> tuple[str, list[tuple[int, int]]]:
         texts = [text] if len(self.pieces) == 2 else [text, pair or ""]
         prompt, extents = self.pieces[0], []
         for value, piece in zip(texts, self.pieces[1:], strict=True):
             extents.append((len(prompt), len(prompt) + len(value)))
             prompt += value + piece
-        if not self.pieces[-1]:
-            prompt = prompt.rstrip()  # a space would be joined with the label behind it
         return prompt, extents
 
     @property
@@ -155,22 +204,52 @@ class RenderedTemplate:
         return len(self.pieces) == 3
 
 
-def as_template(template: Any, chat: bool = False) -> PromptTemplate:
-    """A template from an object, a text with `{text}` in it, or the path of a file that holds such a text."""
+def as_template(template: Any, chat: bool = False, separator: str | None = None) -> PromptTemplate:
+    """A template from an object, a text with `{text}` in it, or a file that holds such a text or JSON.
+
+    `chat` and `separator` replace those of the template where they are set.
+    """
+    read = _read_template(template)
+    return replace(read, chat=chat or read.chat, separator=read.separator if separator is None else separator)
+
+
+def _read_template(template: Any) -> PromptTemplate:
     if isinstance(template, PromptTemplate):
-        return replace(template, chat=True) if chat else template
+        return template
+    if isinstance(template, Mapping):
+        return PromptTemplate.from_dict(template)
     if isinstance(template, str) and (TEXT in template or "\n" in template):
-        return PromptTemplate(template, chat=chat)
-    if isinstance(template, (str, os.PathLike)):
-        if not Path(template).is_file():
-            raise OptionError(
-                f"the template {str(template)!r} has no place {TEXT}, and there is no file of this name; "
-                f"write {TEXT} where the text goes"
-            )
-        return PromptTemplate.from_file(template, chat=chat)
-    raise OptionError(
-        f"a template is a text with {TEXT} in it, a file or a PromptTemplate, not {type(template).__name__}"
-    )
+        return PromptTemplate(template)
+    if not isinstance(template, (str, os.PathLike)):
+        raise OptionError(
+            f"a template is a text with {TEXT} in it, a file or a PromptTemplate, not {type(template).__name__}"
+        )
+    if not _is_file(template):
+        excerpt = str(template) if len(str(template)) <= LONGEST_EXCERPT else f"{str(template)[:LONGEST_EXCERPT]}..."
+        raise OptionError(
+            f"the template {excerpt!r} has no place {TEXT}, and there is no file of this name; "
+            f"write {TEXT} where the text goes"
+        )
+    return PromptTemplate.from_file(template)
+
+
+def _is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a file of this name, which may be too long for one."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _separator_behind(prompt: str) -> str:
+    """A space behind a letter, a digit or a mark of `SPACED_ENDS`, else nothing."""
+    last = prompt[-1:]
+    return " " if last.isascii() and (last.isalnum() or last in SPACED_ENDS) else ""
+
+
+def _as_tuple(value: Any) -> Any:
+    """Lists, as JSON has them, as tuples."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _filled(template: str, text: Any) -> str:

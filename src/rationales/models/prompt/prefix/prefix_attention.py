@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from rationales.models.batch.execution import attribute_set
-from rationales.models.prompt.prefix_cache import PrefixStates
+from rationales.models.prompt.prefix.prefix_cache import Prefix
 
 NAME = "rationales-shared-prefix"
 SCORES_AT_ONCE = 2**24  # elements of a block of attention scores
@@ -27,7 +27,7 @@ _IGNORED = {"is_causal", "position_ids", "cache_position", "use_cache", "output_
 
 @dataclass(eq=False)
 class _ActivePrefix:
-    states: PrefixStates
+    prefix: Prefix
     calls: list[int] = field(default_factory=list)  # the layers that used it
 
 
@@ -39,8 +39,8 @@ class UnsupportedAttentionError(Exception):
 
 
 @contextmanager
-def shared_prefix(config: Any, states: PrefixStates) -> Iterator[None]:
-    """Inside the block, every layer of the model of this configuration attends to these states, too.
+def shared_prefix(config: Any, prefix: Prefix) -> Iterator[None]:
+    """Inside the block, every layer of the model of this configuration attends to the prefix, too.
 
     Raises UnsupportedAttentionError for models in which a layer did not, or that have another attention function.
     """
@@ -49,14 +49,14 @@ def shared_prefix(config: Any, states: PrefixStates) -> Iterator[None]:
     if getattr(config, "_attn_implementation", None) not in ("sdpa", "eager", "flash_attention_2", NAME):
         raise UnsupportedAttentionError(f"attention {getattr(config, '_attn_implementation', None)}")
     AttentionInterface.register(NAME, attend)
-    active = _ActivePrefix(states)
+    active = _ActivePrefix(prefix)
     token = _active.set(active)
     try:
         with attribute_set(config, "_attn_implementation", NAME):
             yield
     finally:
         _active.reset(token)
-    if sorted(active.calls) != list(range(len(states.keys))):
+    if sorted(active.calls) != list(range(len(prefix.keys))):
         raise UnsupportedAttentionError("layers with an attention of their own")
 
 
@@ -68,15 +68,23 @@ def attend(
     The mask is (1 or R, 1, T, T), or (1 or R, 1, T, P + T) where it also masks the prefix.
     """
     active, scaling = _active.get(), options.pop("scaling", None)
-    unknown = [name for name, option in options.items() if name not in _IGNORED and option]
+    unknown = [name for name, option in options.items() if name not in _IGNORED and not _is_off(option)]
     layer = getattr(module, "layer_idx", None)
     if active is None or attention_mask is None or unknown or layer is None:
         raise UnsupportedAttentionError(f"{type(module).__name__} with {', '.join(unknown)}")
     active.calls.append(layer)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    prefix_key, prefix_value = active.states.keys[layer][0], active.states.values[layer][0]
+    prefix_key, prefix_value = active.prefix.keys[layer][0], active.prefix.values[layer][0]
+    sizes = [(states.shape[-3], states.shape[-1]) for states in (key, value, prefix_key, prefix_value)]
+    if len({*sizes, (key.shape[1], query.shape[-1])}) > 1:
+        raise UnsupportedAttentionError(f"{type(module).__name__}: heads and sizes of keys and values are {sizes}")
     attended = _SharedPrefixAttention.apply(query, key, value, prefix_key, prefix_value, attention_mask, scale)  # type: ignore[no-untyped-call]
     return cast("Tensor", attended).transpose(1, 2), None
+
+
+def _is_off(option: Any) -> bool:
+    """Whether an option of an attention function has no effect: None, False or 0."""
+    return option is None or (isinstance(option, (bool, int, float)) and not option)
 
 
 class _SharedPrefixAttention(torch.autograd.Function):

@@ -1,0 +1,1 @@
+"""How a language model reads rows behind a prompt's fixed prefix, and the comparison with plain passes."""
