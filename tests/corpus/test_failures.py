@@ -10,20 +10,23 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("pyarrow")
 
 from reviews import known_model
-from runs import content, rows, run, write_table
+from runs import content, rows, run, small_model, write_table
 
 import rationales
 from rationales import corpus, files
-from rationales.corpus.engines import engine, local
+from rationales.corpus.engines import engine, local, worker_process
 from rationales.corpus.explaining import ModelSource
+from rationales.corpus.failures import DeviceError, FailingModelError, control_input
 from rationales.corpus.lock import LockedError, folder_lock
 from rationales.corpus.manifest import StorageError
+from rationales.corpus.settings import ChangedRunError
 from rationales.errors import ModelError, OptionError
 from rationales.models.batch import execution
 
@@ -63,6 +66,133 @@ def test_a_record_on_which_the_model_fails_is_isolated(tmp_path, outcome, reason
     assert [row["position"] for row in rows(tmp_path / "out")[::2]] == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
 
 
+def write_lines(path: Path, words: list[str]) -> Path:
+    """A text for each word, as JSON lines."""
+    lines = [json.dumps({"text": f"the {word} was warm and calm"}) + "\n" for word in words]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+class BreakingModel:
+    """The known model, which from some moment on, or on texts with some word, does something else."""
+
+    def __init__(self, word: str = "boat"):
+        module, tokenizer = known_model()
+        (self.token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
+        self.plain = module.forward
+        self.outcome = self.outcome_for_word = None  # called in place of a forward pass
+        module.forward = self.forward
+        self.model = rationales.load(module, tokenizer)
+
+    def forward(self, input_ids, attention_mask):
+        if self.outcome is not None:
+            self.outcome()
+        if self.outcome_for_word is not None and (input_ids == self.token).any():
+            self.outcome_for_word()
+        return self.plain(input_ids, attention_mask)
+
+
+def raise_error(message: str):
+    def outcome():
+        raise RuntimeError(message)
+
+    return outcome
+
+
+def allocate_too_much():
+    torch.empty(10**15)
+
+
+class TestTheCauseIsNotTheRecord:
+    """Failures of the machine stop the run: none of them becomes a bad record."""
+
+    @pytest.mark.parametrize(
+        ("outcome", "error", "message"),
+        [
+            (raise_error("CUDA error: device-side assert triggered"), DeviceError, "device-side assert"),
+            (raise_error("the weather is bad"), FailingModelError, "also on a plain input"),
+            (raise_error("CUDA out of memory. Tried to allocate 2 GiB"), FailingModelError, "out of memory"),
+            (allocate_too_much, FailingModelError, "can't allocate memory"),
+        ],
+        ids=["device", "model", "memory of a GPU", "memory"],
+    )
+    def test_everything_fails_from_some_shard_on(self, table, tmp_path, outcome, error, message):
+        breaking = BreakingModel()
+
+        def break_it(entry):
+            breaking.outcome = outcome if entry.index == 1 else breaking.outcome
+
+        with pytest.raises(error, match=message):
+            run(table, tmp_path / "out", model=breaking.model, on_shard=break_it)
+        breaking.outcome = None
+        summary = run(table, tmp_path / "out", model=breaking.model)
+        assert (summary.explained, summary.failed, summary.shards_now) == (20, 0, 3)
+        run(table, tmp_path / "undisturbed", model=breaking.model)
+        assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+
+    def test_a_record_that_was_explained_before_fails_too(self, tmp_path):
+        """When the boat is alone, after batches of 4 and 2 texts, every text begins to fail."""
+        breaking = BreakingModel()
+        calls = []
+
+        def fail():
+            calls.append("boat")
+            breaking.outcome = raise_error("the weather is bad") if len(calls) == 3 else None
+            raise RuntimeError("the weather is bad")
+
+        breaking.outcome_for_word = fail
+        path = write_lines(tmp_path / "t.jsonl", ["bread", "bread", "bread", "boat"])
+        with pytest.raises(FailingModelError, match=r"line 4 and also on .*line 3, which it explained before"):
+            run(path, tmp_path / "out", model=breaking.model, shard_size=4)
+
+    def test_memory_that_suffices_for_no_record_of_a_shard(self, tmp_path):
+        breaking = BreakingModel()
+        breaking.outcome_for_word = allocate_too_much
+        path = write_lines(tmp_path / "t.jsonl", ["bread", "bread", "boat", "boat"])
+        with pytest.raises(FailingModelError, match=r"memory ran out for each of the 2 records from .*line 3 on"):
+            run(path, tmp_path / "out", model=breaking.model, shard_size=2)
+        assert json.loads((tmp_path / "out" / "manifest.json").read_text())["totals"]["explained"] == 2
+
+    def test_memory_that_does_not_suffice_for_one_record_is_a_reason(self, tmp_path):
+        breaking = BreakingModel()
+        breaking.outcome_for_word = allocate_too_much
+        result = run(write_lines(tmp_path / "t.jsonl", ["bread", "boat"]), tmp_path / "out", model=breaking.model)
+        assert (result.explained, result.reasons) == (1, {"out-of-memory": 1})
+
+    def test_the_control_is_an_input_of_the_models_kind(self):
+        assert control_input("text") in control_input("text", pair=True)
+        image = control_input("image")
+        assert (image.shape, image.dtype, len(np.unique(image)) > 1) == ((64, 64, 3), np.uint8, True)
+
+
+class TestRetryOfFailedRecords:
+    def test_the_result_is_that_of_a_run_without_the_failure(self, tmp_path):
+        breaking = BreakingModel()
+        path = write_lines(tmp_path / "t.jsonl", ["bread", "boat", "bread", "bread", "bread", "soup"])
+        options = {"model": breaking.model, "shard_size": 2, "methods": ["random", "occlusion"]}
+        breaking.outcome_for_word = raise_error("the weather is bad")
+        assert run(path, tmp_path / "out", **options).reasons == {"model-failure": 1}
+        breaking.outcome_for_word = None
+        assert run(path, tmp_path / "out", **options).shards_now == 0, "only on request"
+        retried = run(path, tmp_path / "out", retry_failed=True, **options)
+        assert (retried.shards_now, retried.explained, retried.failed) == (1, 6, 0)
+        run(path, tmp_path / "undisturbed", **options)
+        assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+
+    def test_records_that_cannot_be_read_are_not_tried_again(self, tmp_path):
+        (tmp_path / "t.csv").write_text("text\ngood\n  \n", encoding="utf-8")
+        run(tmp_path / "t.csv", tmp_path / "out")
+        assert run(tmp_path / "t.csv", tmp_path / "out", retry_failed=True).shards_now == 0
+
+    def test_a_changed_record_is_noticed(self, tmp_path):
+        breaking = BreakingModel()
+        breaking.outcome_for_word = raise_error("the weather is bad")
+        run(write_lines(tmp_path / "t.jsonl", ["bread", "boat"]), tmp_path / "out", model=breaking.model)
+        write_lines(tmp_path / "t.jsonl", ["bread", "hill"])
+        with pytest.raises(ChangedRunError, match="records 0 to 1 of the input changed"):
+            run(tmp_path / "t.jsonl", tmp_path / "out", model=breaking.model, retry_failed=True)
+
+
 def test_a_broken_image_is_one_error(tmp_path):
     image_module = pytest.importorskip("PIL.Image")
     pytest.importorskip("skimage")
@@ -98,7 +228,7 @@ def full_disk(monkeypatch, free_files: int, code: int = errno.ENOSPC) -> None:
 
 @pytest.mark.parametrize(
     ("free_files", "code"),
-    [(0, errno.ENOSPC), (1, errno.ENOSPC), (4, errno.ENOSPC), (5, errno.ENOSPC), (4, errno.EROFS), (5, errno.EIO)],
+    [(0, errno.ENOSPC), (2, errno.ENOSPC), (5, errno.ENOSPC), (6, errno.ENOSPC), (5, errno.EROFS), (6, errno.EIO)],
 )
 def test_a_full_or_failing_disk_is_told_and_the_run_goes_on_later(table, tmp_path, monkeypatch, free_files, code):
     with monkeypatch.context() as patched:
@@ -106,7 +236,7 @@ def test_a_full_or_failing_disk_is_told_and_the_run_goes_on_later(table, tmp_pat
         with pytest.raises(StorageError, match=rf"{os.strerror(code)}; finished shards are intact"):
             run(table, tmp_path / "out")
     before = {name: raw for name, raw in content(tmp_path / "out").items() if name.endswith(".parquet")}
-    assert len(before) == (free_files + 1) // 2
+    assert len(before) == free_files // 2  # after the empty manifest come a shard, the manifest, a shard, ...
     run(table, tmp_path / "out")
     run(table, tmp_path / "undisturbed")
     assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
@@ -254,12 +384,12 @@ class TestWorkers:
         options = engine.WorkerOptions(workers=5, devices=("cuda:0", "cuda:1"))
         counter = local.multiprocessing.Value("i", 0)
         monkeypatch.setattr(execution, "GPU_SHARE", 0.6)
-        monkeypatch.setattr(local.signal, "signal", lambda *_arguments: None)
-        monkeypatch.setattr(local, "bound_memory", lambda: None)
+        monkeypatch.setattr(worker_process.signal, "signal", lambda *_arguments: None)
+        monkeypatch.setattr(worker_process, "bound_memory", lambda: None)
         bound = []
         for _ in range(5):
-            local._start_worker(engine.WorkerTask(source, None), Path("out"), options, counter)
-            bound.append(local._Worker.task.source.device)
+            worker_process.start(engine.WorkerTask(source, None), Path("out"), options, counter, [])
+            bound.append(worker_process.Worker.task.source.device)
         assert bound == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
         assert pytest.approx(0.6 / 3**5) == execution.GPU_SHARE, "up to three workers share a GPU, each takes a third"
 
@@ -273,6 +403,12 @@ class TestWorkers:
     [
         ({"methods": ["no-such"]}, "no method 'no-such'"),
         ({"methods": []}, "list of methods"),
+        (
+            {"methods": [{"name": "random", "smoth": 2}]},
+            "a method is a name or has name, options, smooth, shape",
+        ),
+        ({"methods": [{"title": "random"}]}, "a method is a name or has"),
+        ({"shape": "round"}, "shape"),
         ({"options": {"steps": 5}}, "no option steps"),
         ({"methods": ["random", "random"]}, "same name"),
         ({"workers": 0}, "workers must be at least 1"),
@@ -291,3 +427,18 @@ def test_options_go_to_the_methods_that_have_them(table, tmp_path):
     run(table, tmp_path / "out", methods=methods, options={"window": 3}, limit=4)
     stored = corpus.open_results(tmp_path / "out").provenance["methods"]
     assert [method["options"].get("window") for method in stored] == [None, 1, 3]
+
+
+def test_the_shape_of_rationales_is_that_of_explain(table, tmp_path):
+    methods = ["saliency", {"name": "saliency", "title": "single", "shape": "none"}]
+    run(table, tmp_path / "out", methods=methods, shape="clauses", limit=6)
+    results = corpus.open_results(tmp_path / "out")
+    assert [method["options"]["shape"] for method in results.provenance["methods"]] == ["clauses", "none"]
+    texts = [row["text"] for row in rows(tmp_path / "out")[::2]]
+    for title, shape in (("saliency", "clauses"), ("single", "none")):
+        fresh = rationales.explain(small_model(), texts, method="saliency", shape=shape)
+        stored = list(results.rationales(title))
+        assert [rationale.selected().tolist() for rationale in stored] == [item.selected().tolist() for item in fresh]
+        assert stored[0].options == fresh[0].options
+    with pytest.raises(ChangedRunError, match="shape"):
+        run(table, tmp_path / "out", methods=methods, shape="none", limit=6)

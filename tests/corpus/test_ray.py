@@ -19,6 +19,7 @@ from runs import content, write_table
 from rationales import corpus
 from rationales.corpus.engines import ray_actors
 from rationales.corpus.engines.engine import READ_AHEAD, WorkerError, WorkerOptions
+from rationales.corpus.failures import DeviceError
 from rationales.errors import OptionError, RationalesError
 
 OPTIONS = {"methods": ["random"], "shard_size": 4}
@@ -161,20 +162,40 @@ class TestMistakes:
         with pytest.raises(WorkerError, match=r"needs 1 CPUs and 0\.5 GPUs, the cluster has 4 CPUs, 0 GPUs"):
             actors._wait([])
 
-    def test_a_shard_that_ends_every_worker_is_named(self):
-        from rationales.corpus.shards import Shard
-
-        actors, crashes = engine(), {}
+    def test_what_a_worker_returned_and_whether_it_died(self):
+        task_error = ray.exceptions.RayTaskError
+        actors = engine()
         actors._ray = FakeRay({})
 
-        def get(_reference):
-            raise ray.exceptions.ActorDiedError
+        def outcome(error):
+            def get(_reference):
+                raise error
 
-        actors._ray.get = get
-        shard = Shard(5, (), (), 0, 20, "", 1.0)
-        assert [actors._result(None, shard, crashes) for _ in range(3)] == [None] * 3
-        with pytest.raises(WorkerError, match=r"shard 5 \(from record 20\) ended its worker 4 times"):
-            actors._result(None, shard, crashes)
+            actors._ray.get = get
+            return actors._result(None)
+
+        assert outcome(ray.exceptions.ActorDiedError()) is None
+        assert outcome(task_error("explain", "", DeviceError("the device has failed"))) is None
+        with pytest.raises(OptionError, match="no label"):
+            outcome(task_error("explain", "", OptionError("no label")))
+
+
+@pytest.mark.slow
+def test_a_record_that_ends_its_workers(tmp_path):
+    import json
+
+    from poison_method import LONGEST, Poison
+
+    lines = [{"id": number, "text": "good film " * (LONGEST if number == 5 else 2)} for number in range(12)]
+    table = tmp_path / "t.jsonl"
+    table.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    options = {"methods": [Poison()], "workers": 2, "shard_size": 4}
+    by_engine = {}
+    for name in ("ray", "local"):
+        summary = corpus.run(table, tmp_path / name, engine=name, **options)
+        assert (summary.explained, summary.reasons) == (11, {"worker-died": 1})
+        by_engine[name] = content(tmp_path / name)
+    assert by_engine["ray"] == by_engine["local"]
 
 
 @pytest.mark.slow

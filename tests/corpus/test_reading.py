@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -19,10 +22,11 @@ import pyarrow.parquet as parquet
 from runs import content, rows, run, write_table
 
 from rationales.corpus import open_results
+from rationales.corpus.reading import tables
+from rationales.corpus.reading.sources import RecordColumns, TextFormat, open_input
+from rationales.corpus.reading.tables import BadRow, Row, csv_rows, json_rows
 from rationales.corpus.records import BadRecord, Record, Selection, parse_condition
 from rationales.corpus.shards import shards
-from rationales.corpus.sources import RecordColumns, open_input
-from rationales.corpus.tables import BadRow, Row, csv_rows, json_rows
 from rationales.data.row_files import MAX_LENGTH
 from rationales.errors import DataError, OptionError
 
@@ -181,6 +185,49 @@ class TestBadRecords:
             ("line 11", "last"),
         ]  # fmt: skip
 
+    def test_a_long_text_in_quotes_is_one_record(self, tmp_path):
+        """Longer than the 131,072 characters that csv takes by default: on one line, and over many."""
+        one_line, many_lines = "word " * 30_000, "this is, a line of the text\n" * 6000
+        lines = ["id,text", "a,first", f'b,"{many_lines}"', f"c,{one_line}", "d,last"]
+        (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        assert summary(items(tmp_path / "t.csv")) == [
+            (0, "a", "first"), (1, "b", many_lines), (2, "c", one_line), (3, "d", "last")]  # fmt: skip
+
+    @pytest.fixture
+    def short_limits(self, monkeypatch):
+        monkeypatch.setattr(tables, "MAX_LENGTH", 4000)
+        monkeypatch.setattr(tables, "LOOK_AHEAD", 16_000)
+
+    def test_a_row_that_is_too_long_is_skipped_as_a_whole(self, tmp_path, short_limits):
+        cells = ["two, words\n" * count for count in (400, 1400)]  # 4,400 and 15,400 characters
+        raw = "id,text\n" + "".join(f'b{number},"{cell}"\n' for number, cell in enumerate(cells)) + "c,last\n"
+        (tmp_path / "t.csv").write_text(raw, encoding="utf-8")
+        assert [reason for _, _, reason in summary(items(tmp_path / "t.csv"))] == ["too-long", "too-long", "last"]
+
+    def test_a_quote_that_stays_open_costs_one_line_of_a_long_table(self, tmp_path, short_limits):
+        (tmp_path / "t.csv").write_text('id,text\na,"open\n' + "b,a text.\n" * 2000, encoding="utf-8")
+        first, *further = summary(items(tmp_path / "t.csv"))
+        assert first[-1] == "broken-row"
+        assert [text for _, _, text in further] == ["a text."] * 2000
+
+    def test_two_columns_of_the_same_name_are_refused(self, tmp_path):
+        columns = [pa.array(["x"]), pa.array(["good"]), pa.array(["bad"])]
+        parquet.write_table(pa.Table.from_arrays(columns, names=["id", "text", "text"]), tmp_path / "t.parquet")
+        with pytest.raises(DataError, match=r"t\.parquet: there are 2 columns 'text'; rename all but the one"):
+            run(tmp_path / "t.parquet", tmp_path / "out")
+        parquet.write_table(pa.Table.from_arrays(columns, names=["text", "note", "note"]), tmp_path / "t.parquet")
+        assert run(tmp_path / "t.parquet", tmp_path / "out").explained == 1, "the second column is not read"
+
+    @pytest.mark.skipif(os.name != "posix", reason="file names are not bytes there")
+    def test_a_file_name_that_is_not_utf8_is_escaped(self, tmp_path):
+        for folder, content_of_file in (("tables", b'{"text": "good"}\n'), ("texts", b"good")):
+            (tmp_path / folder).mkdir()
+            suffix = b".jsonl" if folder == "tables" else b".txt"
+            with open(os.fsencode(tmp_path / folder) + b"/caf\xe9" + suffix, "wb") as file:  # noqa: PTH123  # bytes
+                file.write(content_of_file)
+            assert run(tmp_path / folder, tmp_path / f"out-{folder}").explained == 1
+            assert "caf\\udce9" in rows(tmp_path / f"out-{folder}")[0]["location"]
+
     def test_json_lines(self, tmp_path):
         lines = ['{"text": "good"}', "[1]", '{"text": 3}', "{", '{"text": NaN}', '{"text": null}', '{"t": "x"}']
         lines += ["[" * 100_000, '{"text": "\\ud800"}', '{"text": ' + "9" * 5000 + "}", '{"text": "last"}']
@@ -213,6 +260,99 @@ class TestBadRecords:
             with pytest.raises(DataError, match=r"no column 'colour'; say --(where|id-column), one of: id, text"):
                 run(tmp_path / "t.csv", tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
+
+
+class TestTextFormats:
+    TEXTS = "id{0}text\na{0}café, warm\n"
+
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "cp1252", "utf-8-sig"])
+    def test_other_encodings(self, tmp_path, encoding):
+        (tmp_path / "t.tsv").write_bytes(self.TEXTS.format("\t").encode(encoding))
+        (tmp_path / "t.txt").write_bytes("café, warm".encode(encoding))
+        for name, identifier in (("t.tsv", "a"), ("t.txt", "t.txt")):
+            records = open_input(tmp_path / name, RecordColumns(), Selection(), None, TextFormat(encoding))
+            assert summary(item for item, _ in records) == [(0, identifier, "café, warm")]
+
+    def test_what_is_not_in_the_encoding_is_one_error(self, tmp_path):
+        (tmp_path / "t.csv").write_bytes("text\ngood\n".encode("utf-16-le") + b"\x00\xd8" + b"x" * 7)
+        records = open_input(tmp_path / "t.csv", RecordColumns(), Selection(), None, TextFormat("utf-16-le"))
+        *_, (last, _) = records
+        assert (last.reason, "utf-16-le" in last.message) == ("unreadable-file", True)
+
+    def test_utf16_is_recognised(self, tmp_path):
+        for suffix in ("csv", "jsonl"):
+            (tmp_path / f"t.{suffix}").write_bytes("text\ngood\n".encode("utf-16"))
+            with pytest.raises(DataError, match="is UTF-16, not UTF-8; say --encoding utf-16"):
+                run(tmp_path / f"t.{suffix}", tmp_path / "out")
+        assert run(tmp_path / "t.csv", tmp_path / "out", encoding="utf-16").explained == 1
+
+    @pytest.mark.parametrize(
+        ("mark", "advice"), [(";", "--delimiter ';'"), ("|", "--delimiter '|'"), ("\t", "--format tsv")]
+    )
+    def test_another_delimiter_is_recognised(self, tmp_path, mark, advice):
+        (tmp_path / "t.csv").write_text(self.TEXTS.format(mark), encoding="utf-8")
+        with pytest.raises(DataError, match=f"say {re.escape(advice)}"):
+            run(tmp_path / "t.csv", tmp_path / "out")
+        run(tmp_path / "t.csv", tmp_path / "out", delimiter=mark)
+        assert [row["text"] for row in rows(tmp_path / "out")] == ["café, warm"]
+
+    @pytest.mark.parametrize("options", [{"encoding": "utf-99"}, {"encoding": "base64"}, {"delimiter": "ab"}], ids=str)
+    def test_formats_that_do_not_exist(self, tmp_path, options):
+        with pytest.raises(OptionError, match="for instance"):
+            run(write_table(tmp_path / "t.csv"), tmp_path / "out", **options)
+
+    def test_the_suffix_ndjson(self, tmp_path):
+        (tmp_path / "t.ndjson").write_text('{"text": "good"}\n', encoding="utf-8")
+        assert summary(items(tmp_path / "t.ndjson")) == summary(items(tmp_path)) == [(0, "0", "good")]
+
+
+class TestOutputsAreNoInput:
+    @pytest.mark.parametrize("pattern", [".", "**/*.*", "*.csv"])
+    def test_results_and_log_inside_the_input_are_not_read(self, tmp_path, monkeypatch, pattern):
+        monkeypatch.chdir(tmp_path)
+        write_table(tmp_path / "t.csv", 6)
+        first = run(pattern, "out", log="log.jsonl")
+        again = run(pattern, "out", log="log.jsonl")
+        assert (first.records, again.records, again.shards_now) == (6, 6, 0)
+        assert run(pattern, "out", restart=True).records == 6 if pattern == "*.csv" else True
+
+    def test_an_input_inside_the_output_is_refused(self, tmp_path):
+        run(write_table(tmp_path / "t.csv", 6), tmp_path / "out")
+        for path in (tmp_path / "out", tmp_path / "out" / "shards" / "000000.parquet"):
+            with pytest.raises(OptionError, match="lies where the run writes"):
+                run(path, tmp_path / "out")
+
+
+class TestShares:
+    """The share of the input that is read grows with every record and ends at 1."""
+
+    def shares(self, paths):
+        return [share for _, share in open_input(paths, RecordColumns(), Selection())]
+
+    def test_parquet_and_arrow(self, tmp_path):
+        table = pa.table({"text": [f"text {number}" for number in range(1000)]})
+        parquet.write_table(table, tmp_path / "t.parquet", row_group_size=300)
+        with pa.ipc.new_stream(tmp_path / "s.arrow", table.schema) as writer:
+            writer.write_table(table, max_chunksize=400)
+        with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as writer:
+            writer.write_table(table, max_chunksize=400)
+        assert self.shares(tmp_path / "t.parquet") == pytest.approx([number / 1000 for number in range(1, 1001)])
+        for name in ("s.arrow", "f.arrow"):
+            shares = self.shares(tmp_path / name)
+            assert shares == sorted(set(shares))
+            assert shares[499] == pytest.approx(0.5, abs=0.1)
+            assert 0.9 < shares[-1] <= 1
+
+    def test_mixed_files_count_by_their_bytes(self, tmp_path):
+        table = pa.table({"text": [f"text {number}" for number in range(100)]})
+        parquet.write_table(table, tmp_path / "b.parquet")
+        write_table(tmp_path / "a.csv", 50)
+        first, second = ((tmp_path / name).stat().st_size for name in ("a.csv", "b.parquet"))
+        shares = self.shares([tmp_path / "a.csv", tmp_path / "b.parquet"])
+        assert shares == sorted(set(shares))
+        assert shares[49] == pytest.approx(first / (first + second))
+        assert shares[99] == pytest.approx((first + second / 2) / (first + second))
+        assert shares[-1] == pytest.approx(1)
 
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)
@@ -295,6 +435,7 @@ ENCODED = st.text(max_size=20).flatmap(
         lambda encoding: text.encode(encoding, "ignore")
     )
 )
+LONG_CELL = b'"' + b"a, b, c, d, e\n" * 15_000 + b'"'  # longer than csv takes by default; no line of it is a row
 FUZZED_FILES = st.tuples(
     st.sampled_from([".csv", ".tsv", ".jsonl", ".lines"]),
     st.sampled_from(
@@ -307,10 +448,11 @@ FUZZED_FILES = st.tuples(
             st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
             st.sampled_from([b'a,"b', b'"a ""b"" c"', b"a,b,c,d", b'{"text": ["x"]}', b'{"txt": "x"}', b"plain words"]),
             st.just(b"x" * 10_000_000),
+            st.just(LONG_CELL),
         ),
         max_size=8,
     ),
-)
+).filter(lambda file: file[0] in (".csv", ".tsv") or LONG_CELL not in file[2])
 
 
 def check_any_file(folder, suffix, header, lines):
@@ -322,7 +464,8 @@ def check_any_file(folder, suffix, header, lines):
     try:
         result = run(path, folder / "out", input_format="lines" if suffix == ".lines" else None)
     except DataError:  # no records at all, or a table without a column of texts
-        assert suffix in (".csv", ".tsv") or not decoded.removeprefix("\ufeff").strip()
+        is_utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        assert suffix in (".csv", ".tsv") or is_utf16 or not decoded.removeprefix("\ufeff").strip()
         return
     assert result.records == result.explained + result.failed + result.skipped > 0
     positions = [row["position"] for row in rows(folder / "out")]
@@ -333,6 +476,8 @@ def check_any_file(folder, suffix, header, lines):
     too_long = sum(len(line) > MAX_LENGTH for line in lines)
     if suffix in (".lines", ".jsonl"):
         assert result.reasons.get("too-long", 0) == too_long
+    elif not any(b'"' in line for line in (header, *lines) if line != LONG_CELL):
+        assert result.records <= raw.replace(LONG_CELL, b"").count(b"\n") + 1, "a long text is one record"
 
 
 @settings(max_examples=25, deadline=None)

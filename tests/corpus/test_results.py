@@ -23,7 +23,16 @@ import rationales
 from rationales.corpus import open_results
 from rationales.corpus.row_format import GRID_SIDE, cell_means, shortened
 from rationales.corpus.summary.page import write_report
-from rationales.corpus.summary.statistics import WordCounts, _excerpt, spurious_words, statistics_of, top_words
+from rationales.corpus.summary.statistics import (
+    SPURIOUS_LIFT,
+    MethodStatistics,
+    WordCounts,
+    _excerpt,
+    _suspicion,
+    spurious_words,
+    statistics_of,
+    top_words,
+)
 from rationales.errors import DataError, InputError
 
 
@@ -61,6 +70,19 @@ def test_a_record_is_found_by_id_and_by_position(results):
     assert results.record("#7")[0].text == results.record("r7")[0].text == texts(12)[7]
     with pytest.raises(InputError, match="no record 'r99'"):
         results.record("r99")
+
+
+def test_equal_ids_are_all_found(tmp_path):
+    (tmp_path / "t.csv").write_text("id,text\n" + "".join(f"{n % 3},text {n}\n" for n in range(9)), encoding="utf-8")
+    run(tmp_path / "t.csv", tmp_path / "out", methods=["random", "occlusion"])
+    results = open_results(tmp_path / "out")
+    assert results.positions("1") == [1, 4, 7]
+    assert results.positions("#1") == results.positions("9") == []
+    records = list(results.records({7, 2, 99}))
+    assert [(position, [rationale.text for rationale in methods]) for position, methods in records] == [
+        (2, ["text 2", "text 2"]),
+        (7, ["text 7", "text 7"]),
+    ]
 
 
 def test_a_failed_record_is_named_by_its_id_before_any_position(tmp_path):
@@ -136,13 +158,58 @@ class TestStatistics:
     def test_the_word_that_decides_leads_and_is_suspicious_if_it_is_a_name(self, tmp_path, word, suspects):
         """The model looks for 'bread' and for nothing else, whatever its case."""
         rng = np.random.default_rng(0)
-        others = ["sea", "hill", "door", "song", "lamp", "heart", "cup", "film", "owl"]
-        lines = [" ".join([*rng.permutation(others)[:5], word, *rng.permutation(others)[:6]]) for _ in range(40)]
+        fillers = ["sea", "hill", "door", "song", "lamp", "heart", "cup", "film", "owl"]
+        lines = [" ".join([*rng.permutation(fillers)[:5], word, *rng.permutation(fillers)[:6]]) for _ in range(40)]
         (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
         run(tmp_path / "t.jsonl", tmp_path / "out", methods=["occlusion"], options={"window": 1})
         statistics = statistics_of(open_results(tmp_path / "out").rows())["occlusion"]
         assert top_words(statistics.words["positive"])[0][0] == "bread"
         assert [(word, why) for _, word, _, why in spurious_words(statistics)] == suspects
+
+    def test_markup_is_one_word(self):
+        """Each thing that is selected in part counts once, as selected; its parts are no words."""
+        text = 'See https://a.org/x<br /><BR>of&nbsp;it <a href="b">here</a>, www.b.org or &#39;br'
+        units = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+        selected = [number for number, (start, _) in enumerate(units) if text.startswith(("/>", "nbsp"), start)]
+        row = {
+            "position": 7,
+            "id": "a",
+            "location": "line 1",
+            "target": "t",
+            "image": None,
+            "notes": [],
+            "pair": None,
+            **dict.fromkeys(("p_full", "p_rationale", "p_complement"), 0.5),
+            "selected": 2,
+            "units": len(units),
+            "text": text,
+            "text_units": len(units),
+            "starts": [start for start, _ in units],
+            "lengths": [end - start for start, end in units],
+            "spans": [{"first": number, "last": number} for number in selected],
+        }
+        statistics = MethodStatistics()
+        statistics.add(row)
+        words = statistics.words["t"]
+        assert words.keys() == {
+            *("see", "https://…", "<br />", "<br>", "of", "&nbsp;", "it", "<a …>", "here", "</a>", ",", "www.…", "or"),
+            *("&#39;", "br"),
+        }
+        assert {word for word, counts in words.items() if counts.selected} == {"<br />", "&nbsp;"}
+        assert words["<br />"].examples == (7,)
+        assert statistics.totals["t"].occurrences == 15
+        for word in ("https://…", "<br />", "<br>", "&nbsp;", "<a …>", "</a>", "www.…", "&#39;", "br", "nbsp", "http"):
+            assert _suspicion(word, WordCounts()) == "mark-up or address"
+
+    def test_a_word_keeps_the_first_records_in_which_it_is_selected(self, results):
+        entry = statistics_of(results.rows())["occlusion"]
+        for word, counts in entry.all_words().items():
+            positions = [
+                int(rationale.name[1:])
+                for rationale in results.rationales("occlusion")
+                if word in {rationale.units[number].text for number in np.flatnonzero(rationale.selected())}
+            ]
+            assert list(counts.examples) == positions[:3]
 
     def test_rare_words_are_dropped_where_there_are_too_many(self, results, monkeypatch):
         monkeypatch.setattr("rationales.corpus.summary.statistics.MAX_WORDS", 6)
@@ -172,8 +239,49 @@ def test_the_page_escapes_everything_and_its_links_exist(tmp_path):
     assert "&lt;img src=x&gt;" in page
     links = set(re.findall(r'href="([^"]+)"', page))
     assert len(links) == 8
+    assert "&lt;img src=x&gt; #3" in page, "equal ids are shown with their positions"
     assert all((index.parent / link).is_file() for link in links)
     assert "1 × empty" in page
+
+
+class TestReport:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """Twenty texts that the word 'bread' decides."""
+        lines = [f"the {'bread' if number % 2 else 'sea'} was warm and calm that day" for number in range(20)]
+        (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+        run(tmp_path / "t.jsonl", tmp_path / "out", methods=["occlusion"], options={"window": 1}, seed=3, limit=19)
+        return tmp_path / "out"
+
+    def test_words_link_to_records_in_which_they_decide(self, folder):
+        index = write_report(open_results(folder))
+        row, *_ = re.findall(r"<bdi>bread</bdi>.*?</tr>", index.read_text(encoding="utf-8"))
+        assert re.findall(r'href="(.*?)">#(\d+)<', row) == [(f"records/{n}.html", str(n)) for n in (1, 3, 5)]
+        assert "bread" in (index.parent / "records" / "3.html").read_text(encoding="utf-8")
+
+    def test_provenance(self, folder):
+        page = write_report(open_results(folder)).read_text(encoding="utf-8")
+        assert re.search(r">method occlusion</th>.*?window=1\b", page)
+        assert re.search(r'>seed</th><td class="words">3<', page)
+        assert "limit=19" in page
+        assert "t.jsonl, line 1 to" in page
+        assert "torch=" in page
+        assert "Function words of English" in page
+        assert f"more than {SPURIOUS_LIFT:g} times that of all words" in page
+
+    def test_pages_that_are_no_longer_listed_are_removed(self, folder):
+        index = write_report(open_results(folder))
+        pages = {path.name for path in (index.parent / "records").iterdir()}
+        (index.parent / "records" / "99.html").write_text("of an earlier report")
+        (index.parent / "records" / "notes.html").write_text("not of a report")
+        write_report(open_results(folder))
+        assert {path.name for path in (index.parent / "records").iterdir()} == pages | {"notes.html"}
+
+    def test_a_restart_removes_the_old_report(self, folder):
+        index = write_report(open_results(folder))
+        run(folder.parent / "t.jsonl", folder, restart=True)
+        assert not index.exists()
+        assert not list((folder / "report" / "records").iterdir())
 
 
 class TestCommands:
@@ -190,9 +298,9 @@ class TestCommands:
         assert [(event["event"], event.get("records")) for event in events] == [
             ("start", None), ("shard", 4), ("shard", 6), ("end", 6)]  # fmt: skip
         assert "nothing was to be done" in command(*arguments).stdout
-        shown = command("show", "out", "r2").stdout
-        assert texts(6)[2] in re.sub(r"\[\[|\]\]", "", shown)
-        assert "0.0 s" not in shown, "the time is not stored"
+        printed = command("show", "out", "r2").stdout
+        assert texts(6)[2] in re.sub(r"\[\[|\]\]", "", printed)
+        assert "0.0 s" not in printed, "the time is not stored"
         assert json.loads(command("show", "out", "#2", "--json").stdout)["name"] == "r2"
         assert command("report", "out").exit_code == 0
         assert (tmp_path / "out" / "report" / "index.html").is_file()
@@ -206,6 +314,44 @@ class TestCommands:
         assert done.exit_code == 3
         assert "2 records: 1 explained, 1 failed, 0 skipped" in done.stdout
         assert "failed: 1 empty" in done.stdout
+
+    def test_equal_ids_are_told(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "t.csv").write_text("id,text\na,one\nb,two\na,three\n", encoding="utf-8")
+        command("run", "t.csv", "--out", "out", "--methods", "random")
+        note = "note: 2 records have the id a; this is '#0', others are '#2'\n"
+        assert note in command("show", "out", "a").stderr
+        assert "note: 2 records" not in command("show", "out", "b").stderr + command("show", "out", "#2").stderr
+
+    def test_an_interrupted_run_says_that_it_goes_on(self, tmp_path, monkeypatch):
+        def interrupt(*_arguments, **_options):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("rationales.corpus.run", interrupt)
+        done = command("run", write_table(tmp_path / "t.csv"), "--out", tmp_path / "out")
+        assert done.exit_code == 130
+        assert "interrupted; finished shards are stored, and the same command goes on from there" in done.stderr
+
+    def test_a_file_in_place_of_the_folder(self, tmp_path):
+        path = write_table(tmp_path / "t.csv")
+        for arguments in (("show", path, "1"), ("report", path)):
+            assert error(command(*arguments)) == f"{path} is a file; give the folder of a corpus run"
+
+    def test_a_manifest_that_cannot_be_read(self, tmp_path):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "manifest.json").write_text("{")
+        assert "restart" not in error(command("show", tmp_path / "out", "1"))
+        options = ("--out", tmp_path / "out", "--methods", "random")
+        assert "--restart" in error(command("run", write_table(tmp_path / "t.csv", 2), *options))
+
+    def test_a_shape_and_tokens(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        write_table(tmp_path / "t.csv", 2)
+        done = command("run", "t.csv", "--out", "out", "--methods", "saliency:shape=clauses,random", "--shape", "none")
+        assert done.exit_code == 0, done.output
+        assert re.search(r"records, [\d,]+ scores and [\d,]+ tokens a second", done.stdout)
+        methods = open_results("out").provenance["methods"]
+        assert [method["options"]["shape"] for method in methods] == ["clauses", "none"]
 
     def test_lines_are_piped_in(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

@@ -18,9 +18,10 @@ from rationales.cli.inputs import check_outputs, method_rows, options, prompt_op
 from rationales.cli.streams import import_torch, prepare_libraries
 
 if TYPE_CHECKING:
-    from rationales.corpus import Progress
+    from rationales.corpus import CorpusResults, Progress
 
 SOME_FAILED = 3  # exit code of a run that is complete, but has records in errors.jsonl
+MAX_POSITIONS = 10  # of records with the same id that are named
 LINE_SECONDS = 10.0  # between two lines of progress where stderr is not a terminal
 
 
@@ -33,11 +34,13 @@ def run(
             help="Files (CSV, TSV, JSON lines, Parquet, Arrow), folders of texts or images, globs, or - for stdin.",
         ),
     ],
-    out: Annotated[Path, Option("--out", "-o", help="Folder for the results; the same command goes on in it.")],
+    out: Annotated[
+        Path, Option("--out", "-o", help="Folder for the results; the same command resumes an interrupted run.")
+    ],
     methods: Annotated[list[str] | None, shared.methods_option("marc")] = None,
     settings: Annotated[
         list[str] | None,
-        Option("--set", help="An option of the methods that have it; may be repeated.", metavar="NAME=VALUE"),
+        Option("--set", help="An option, for all methods that have it; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     model: shared.ModelName = None,
     target: shared.Target = None,
@@ -49,33 +52,41 @@ def run(
     unit: shared.Unit = "word",
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units.")] = None,
+    shape: shared.Shape = None,
     text_column: Annotated[str, Option(help="The column that holds the texts.")] = "text",
     id_column: Annotated[
         str | None, Option(help="The column that holds the ids.", show_default="id or name, else the position")
     ] = None,
     input_format: Annotated[
         Literal["csv", "tsv", "jsonl", "parquet", "arrow", "lines"] | None,
-        Option("--format", help="Of the input, where its name does not tell; lines: one text a line."),
+        Option("--format", help="Format of the input, if its name does not tell; lines: one text per line."),
+    ] = None,
+    encoding: Annotated[str, Option(help="Encoding of texts and tables: utf-8, utf-16, cp1252, ...")] = "utf-8",
+    delimiter: Annotated[
+        str | None, Option(help="Character between the columns of a table.", show_default="a comma; in .tsv a tab")
     ] = None,
     where: Annotated[
         list[str] | None, Option(help="Only rows with this value, column=value or column!=value; may be repeated.")
     ] = None,
     sample: Annotated[float | None, Option(help="A random share of the records, from 0 to 1.")] = None,
-    limit: Annotated[int | None, Option(min=1, help="The first so many records.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Only the first N records.")] = None,
     min_words: Annotated[int | None, Option(min=1, help="Skip shorter texts.")] = None,
     max_words: Annotated[int | None, Option(min=1, help="Skip longer texts.")] = None,
-    engine: Annotated[
-        Literal["local", "ray"], Option(help="Where the work is done: on this machine, or on a Ray cluster.")
-    ] = "local",
+    engine: Annotated[Literal["local", "ray"], Option(help="Run on this machine or on a Ray cluster.")] = "local",
     address: Annotated[
         str | None,
-        Option(help="Of the Ray cluster: HOST:PORT or auto.", show_default="RAY_ADDRESS, else a local instance"),
+        Option(
+            help="Address of the Ray cluster: HOST:PORT or auto.", show_default="RAY_ADDRESS, else a local instance"
+        ),
     ] = None,
     gpus_per_worker: Annotated[float, Option(help="On Ray with --device cuda; 0.25: four workers share a GPU.")] = 1.0,
     workers: Annotated[int, Option(min=1, help="Processes; each loads the model once.")] = 1,
     threads: Annotated[int, Option(min=1, help="Threads of each process on a CPU.")] = 1,
     shard_size: Annotated[int, Option(min=1, help="Records that are stored together.")] = 512,
     restart: Annotated[bool, Option("--restart", help="Remove earlier results in the folder first.")] = False,
+    retry_failed: Annotated[
+        bool, Option("--retry-failed", help="Explain shards again in which memory, the model or a worker failed.")
+    ] = False,
     log: Annotated[
         Path | None, Option(help="Append events to this file, as JSON lines: start, each shard, end.")
     ] = None,
@@ -112,7 +123,7 @@ def run(
         from rationales.corpus.memory import bound_memory, freeze_objects
     bound_memory()
     freeze_objects()
-    with progress_lines() as report:
+    with resumable(), progress_lines() as report:
         summary = corpus.run(
             inputs,
             out,
@@ -120,11 +131,14 @@ def run(
             methods=rows,
             options=option_values,
             smooth=smooth,
+            shape=shape,
             seed=seed,
             target=target,
             text_column=text_column,
             id_column=id_column,
             input_format=input_format,
+            encoding=encoding,
+            delimiter=delimiter,
             where=where or [],
             sample=sample,
             limit=limit,
@@ -142,6 +156,7 @@ def run(
             threads=threads,
             shard_size=shard_size,
             restart=restart,
+            retry_failed=retry_failed,
             log=log,
             on_progress=report,
         )
@@ -160,7 +175,9 @@ def _summary_text(summary: Any) -> str:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in summary.reasons.items())
         lines.append(f"failed: {reasons}; see {summary.folder / 'errors.jsonl'}")
     if summary.shards_now:
-        speed = f"{summary.records_per_second:,.1f} records and {summary.units_per_second:,.0f} scores a second"
+        per_second = [f"{summary.records_per_second:,.1f} records", f"{summary.units_per_second:,.0f} scores"]
+        per_second += [f"{summary.tokens_per_second:,.0f} tokens"] if summary.tokens else []
+        speed = f"{', '.join(per_second[:-1])} and {per_second[-1]} a second"
         lines.append(f"{summary.shards_now} of {_shards(summary.shards)} in {_clock(summary.seconds)}, {speed}")
     else:
         lines.append(f"{_shards(summary.shards)} finished before; nothing was to be done")
@@ -178,6 +195,16 @@ def _size(count: int) -> str:
 
 
 @contextmanager
+def resumable() -> Iterator[None]:
+    """Say on Ctrl-C how the run goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("interrupted; finished shards are stored, and the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
 def progress_lines() -> Iterator[Callable[[Progress], None]]:
     """A bar with the time that remains on a terminal; elsewhere a line now and then, on stderr."""
     from rationales.report.terminal.progress import progress
@@ -189,7 +216,7 @@ def progress_lines() -> Iterator[Callable[[Progress], None]]:
             nonlocal last_line
             if bar is not None:
                 bar(state.share)
-            elif state.share >= 1 or time.monotonic() - last_line >= LINE_SECONDS:
+            elif (state.share >= 1 and not state.open_records) or time.monotonic() - last_line >= LINE_SECONDS:
                 last_line = time.monotonic()
                 typer.echo(_progress_text(state), err=True)
 
@@ -197,11 +224,12 @@ def progress_lines() -> Iterator[Callable[[Progress], None]]:
 
 
 def _progress_text(state: Progress) -> str:
+    records = state.totals["records"] + state.open_records
     share = f" ({state.share:.0%})" if state.share else ""
     remaining = state.remaining_seconds
     estimate = f", {_clock(remaining)} to go" if remaining else ""
     failed = f", {state.totals['failed']:,} failed" if state.totals["failed"] else ""
-    return f"{state.totals['records']:,} records{share}, {state.records_per_second:,.1f} a second{estimate}{failed}"
+    return f"{records:,} records{share}, {state.records_per_second:,.1f} a second{estimate}{failed}"
 
 
 def _clock(seconds: float) -> str:
@@ -213,7 +241,7 @@ def _clock(seconds: float) -> str:
 def show(
     folder: Annotated[Path, Argument(help="Folder of a corpus run.")],
     identifier: Annotated[str, Argument(metavar="ID", help="The id of a record, or #N for the record at position N.")],
-    method: Annotated[str | None, Option(help="Of several methods, this one.")] = None,
+    method: Annotated[str | None, Option(help="The method, if the run has several.")] = None,
     html: Annotated[Path | None, Option(help="Write a page with a threshold slider.")] = None,
     as_json: shared.Json = False,
 ) -> None:
@@ -232,6 +260,7 @@ def show(
     from rationales.report.terminal.show import show as show_rationale
 
     results = open_results(folder)
+    _warn_of_equal_ids(results, identifier)
     if method is not None and method not in results.methods:
         raise OptionError(f"{folder} has no method {method!r}; it has: {', '.join(results.methods)}")
     titles = results.methods
@@ -248,6 +277,16 @@ def show(
         show_rationale(rationale)
     if html is not None:
         typer.echo(f"wrote {html}", err=True)
+
+
+def _warn_of_equal_ids(results: CorpusResults, identifier: str) -> None:
+    positions = [f"'#{position}'" for position in results.positions(identifier)]
+    if len(positions) > 1:
+        further = ", ".join(positions[1:MAX_POSITIONS]) + (", …" if len(positions) > MAX_POSITIONS else "")
+        typer.echo(
+            f"note: {len(positions):,} records have the id {identifier}; this is {positions[0]}, others are {further}",
+            err=True,
+        )
 
 
 @clean_exit

@@ -9,19 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from rationales.corpus.manifest import ShardEntry, shard_errors_path, shard_path, store
+from rationales.corpus.failures import (
+    RECORD_ERRORS,
+    FailingModelError,
+    check_device,
+    control_input,
+    failed_record,
+)
+from rationales.corpus.manifest import ADVICE, ShardEntry, shard_errors_path, shard_path, store
 from rationales.corpus.memory import release_free_memory
-from rationales.corpus.records import BadRecord, Record
+from rationales.corpus.records import DOUBTFUL_REASONS, OUT_OF_MEMORY, BadRecord, Record
 from rationales.corpus.row_format import row_of, serialized
 from rationales.corpus.shards import Shard
-from rationales.errors import InputError, OptionError, RationalesError
+from rationales.errors import InputError, OptionError
 from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.methods import Method
@@ -29,13 +36,11 @@ from rationales.models.batch.execution import garbage_collection_paused
 from rationales.models.kinds import kind_named
 from rationales.models.load import load
 from rationales.models.model import Model
+from rationales.models.text.fingerprint import tokenizer_digest
 from rationales.pipeline.explain import explain
 from rationales.rationale import Rationale
 
-# What the model or a library raises for one input. Mistakes in the request (OptionError) stop the run.
-RECORD_ERRORS = (RationalesError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError)
-RECORD_ERRORS += (AttributeError, MemoryError)  # type: ignore[assignment]  # a tuple of another length
-MAX_MESSAGE = 500  # characters
+OnShare = Callable[[float], None]  # called with the share of the work that is done
 
 
 @dataclass(frozen=True)
@@ -62,18 +67,18 @@ class ModelSource:
 
 @dataclass(frozen=True)
 class CorpusMethod:
-    """A method with its name in the results and its smoothing."""
+    """A method with its name in the results, its smoothing and the shape of its rationales."""
 
     title: str
     method: Method
     smooth: float | None = None
+    shape: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that decides the scores, for the manifest."""
         trained = self.method.trained_part_fingerprint()
         options = json.loads(json.dumps(asdict(self.method), default=repr))
-        if self.smooth is not None:
-            options["smooth"] = self.smooth
+        options |= {name: value for name in ("smooth", "shape") if (value := getattr(self, name)) is not None}
         extra = {"trained_part": trained} if trained else {}
         return {
             "title": self.title,
@@ -121,6 +126,7 @@ def check_kind(model: Model, kind: str) -> None:
 
 def describe_model(model: Model) -> dict[str, Any]:
     """What decides a model's results, for the manifest."""
+    tokenizer, prompt_settings = getattr(model, "tokenizer", None), getattr(model, "prompt_settings", None)
     return {
         "name": model.name,
         "kind": model.kind,
@@ -128,36 +134,72 @@ def describe_model(model: Model) -> dict[str, Any]:
         "unit": model.unit,
         "baseline": model.baseline,
         "fingerprint": model_fingerprint(model),
+        **({} if tokenizer is None else {"tokenizer": tokenizer_digest(tokenizer)}),
+        **({} if prompt_settings is None else {"prompt": prompt_settings()}),
     }
 
 
-def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenance: Mapping[str, Any]) -> ExplainedShard:
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of records: the rows of each by its position, and the records that failed."""
+
+    rows: Mapping[int, Sequence[dict[str, Any]]]
+    failures: Mapping[int, BadRecord]
+
+    def joined(self, further: Outcomes) -> Outcomes:
+        """These outcomes and those of other records."""
+        return Outcomes({**self.rows, **further.rows}, {**self.failures, **further.failures})
+
+
+def explain_shard(
+    model: Model,
+    request: ExplainRequest,
+    shard: Shard,
+    provenance: Mapping[str, Any],
+    on_share: OnShare | None = None,
+) -> ExplainedShard:
     """Explain the records of a shard with every method."""
-    results: dict[int, list[dict[str, Any]]] = {record.position: [] for record in shard.records}
+    explained_shard = shard_files(shard, record_outcomes(model, request, shard.records, on_share), provenance)
+    release_free_memory()
+    return explained_shard
+
+
+def record_outcomes(
+    model: Model, request: ExplainRequest, records: Sequence[Record], on_share: OnShare | None = None
+) -> Outcomes:
+    """Explain records with every method; those that fail with one are left out of the next."""
+    rows: dict[int, list[dict[str, Any]]] = {record.position: [] for record in records}
     failures: dict[int, BadRecord] = {}
-    for method in request.methods:
-        records = [record for record in shard.records if record.position not in failures]
-        outcomes = explain_records(model, records, method, request)
+    share = 1 / len(request.methods)
+    for number, method in enumerate(request.methods):
+        remaining = [record for record in records if record.position not in failures]
+        outcomes = _MethodPass(model, method, request).outcomes(remaining, _scaled(on_share, number * share, share))
         with garbage_collection_paused():
-            for record, outcome in zip(records, outcomes, strict=True):
+            for record, outcome in zip(remaining, outcomes, strict=True):
                 if isinstance(outcome, BadRecord):
                     failures[record.position] = outcome
                 else:
-                    results[record.position].append(row_of(record, method.title, outcome))
+                    rows[record.position].append(row_of(record, method.title, outcome))
         del outcomes  # their memory is needed for what follows
-    rows = [row for position in sorted(results) if position not in failures for row in results[position]]
-    units = sum(len(row["scores"]) for row in rows)
-    bad_records = sorted([*shard.bad_records, *failures.values()], key=lambda bad: bad.position)
+    return Outcomes({position: rows[position] for position in rows if position not in failures}, failures)
+
+
+def shard_files(shard: Shard, outcomes: Outcomes, provenance: Mapping[str, Any]) -> ExplainedShard:
+    """The files of a shard whose records had these outcomes."""
+    _check_memory(shard, outcomes)
+    rows = [row for position in sorted(outcomes.rows) for row in outcomes.rows[position]]
+    bad_records = sorted([*shard.bad_records, *outcomes.failures.values()], key=lambda bad: bad.position)
     content = serialized(rows, {**provenance, "shard": shard.index, "first": shard.first})
     lines = "".join(json.dumps(bad.to_dict(), ensure_ascii=True) + "\n" for bad in bad_records).encode()
     entry = ShardEntry(
         index=shard.index,
         first=shard.first,
-        explained=len(shard.records) - len(failures),
+        explained=len(shard.records) - len(outcomes.failures),
         failed=len(bad_records),
         skipped=shard.skipped,
         rows=len(rows),
-        units=units,
+        units=sum(len(row["scores"]) for row in rows),
+        tokens=sum(row["tokens"] for row in rows),
         steps=sum(row["steps"] for row in rows),
         digest=shard.digest,
         bytes=len(content),
@@ -165,50 +207,101 @@ def explain_shard(model: Model, request: ExplainRequest, shard: Shard, provenanc
         errors_sha256=hashlib.sha256(lines).hexdigest() if lines else None,
         reasons=dict(sorted(Counter(bad.reason for bad in bad_records).items())),
     )
-    del results, rows
-    release_free_memory()
     return ExplainedShard(entry, content, lines)
 
 
-def explain_records(
-    model: Model, records: Sequence[Record], method: CorpusMethod, request: ExplainRequest
-) -> list[Rationale | BadRecord]:
-    """The rationale of each record; where a batch fails, it is halved until the records that fail are alone."""
-    if not records:
-        return []
-    try:
-        rationales = explain(
-            model,
-            [record.raw_input for record in records],
-            method=method.method,
-            target=request.target,
-            seed=request.seed,
-            smooth=method.smooth,
-            names=[record.id for record in records],
+def explain_control(model: Model, request: ExplainRequest) -> None:
+    """Explain a plain input with every method; only whether this process survives it matters."""
+    for method in request.methods:
+        _MethodPass(model, method, request).failure(control_input(model.kind))
+
+
+@dataclass
+class _MethodPass:
+    """One method over the records of a shard; where a batch fails, it is halved until the records that fail are alone.
+
+    Where a record fails, a record of the shard that was explained before is explained again, or a plain input: if that
+    fails too, the cause is not the record, and a FailingModelError stops the run.
+    """
+
+    model: Model
+    method: CorpusMethod
+    request: ExplainRequest
+    longest: Record | None = field(default=None, init=False)  # of the records that were explained
+
+    def outcomes(self, records: Sequence[Record], on_share: OnShare | None = None) -> list[Rationale | BadRecord]:
+        """The rationale of each record, or why it has none."""
+        if not records:
+            return []
+        try:
+            raw_inputs, names = [record.raw_input for record in records], [record.id for record in records]
+            rationales = self._explain(raw_inputs, names, on_share)
+            self.longest = max([*records, *filter(None, [self.longest])], key=lambda record: record.size)
+            return list(rationales)
+        except OptionError:
+            raise
+        except RECORD_ERRORS as error:
+            check_device(error)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # an error may have been that of a full memory
+            if len(records) == 1:
+                bad = failed_record(records[0], self.method.title, error)
+                self._check_control(records[0], bad)
+                return [bad]
+        middle = len(records) // 2
+        halves = ((records[:middle], 0.0), (records[middle:], 0.5))
+        return [outcome for half, begin in halves for outcome in self.outcomes(half, _scaled(on_share, begin, 0.5))]
+
+    def failure(self, raw_input: Any) -> BaseException | None:
+        """What is raised for an input; None where it is explained."""
+        try:
+            self._explain([raw_input], None, None)
+        except OptionError:
+            raise
+        except RECORD_ERRORS as error:
+            check_device(error)
+            return error
+        return None
+
+    def _explain(self, raw_inputs: list[Any], names: list[str] | None, on_share: OnShare | None) -> Sequence[Rationale]:
+        return explain(
+            self.model,
+            raw_inputs,
+            method=self.method.method,
+            target=self.request.target,
+            seed=self.request.seed,
+            smooth=self.method.smooth,
+            shape=self.method.shape,
+            names=names,
+            progress=on_share,
         )
-        return list(rationales)
-    except OptionError:
-        raise
-    except RECORD_ERRORS as error:
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()  # an error may have been that of a full memory
-        if len(records) == 1:
-            return [_failure(records[0], method, error)]
-    middle = len(records) // 2
-    halves = (records[:middle], records[middle:])
-    return [outcome for half in halves for outcome in explain_records(model, half, method, request)]
+
+    def _check_control(self, record: Record, bad: BadRecord) -> None:
+        if bad.reason not in DOUBTFUL_REASONS:
+            return
+        if self.longest is not None:
+            control, control_name = self.longest.raw_input, f"on {self.longest.location}, which it explained before"
+        else:
+            control, control_name = control_input(self.model.kind, pair=record.pair is not None), "on a plain input"
+        error = self.failure(control)
+        if error is not None and not isinstance(error, InputError):
+            raise FailingModelError(
+                f"{self.method.title} fails on {record.location} and also {control_name}, so that the cause is not the "
+                f"record: {bad.message}. No record of this shard was stored; {ADVICE}"
+            )
 
 
-def _failure(record: Record, method: CorpusMethod, error: BaseException) -> BadRecord:
-    message = " ".join(str(error).split())[:MAX_MESSAGE] or type(error).__name__
-    if "NaN or infinite" in message:
-        reason = "nan"
-    elif isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        reason = "out-of-memory"
-    elif isinstance(error, InputError) and record.image is not None:
-        reason = "broken-image"
-    elif isinstance(error, InputError):
-        reason = "cannot-be-explained"
-    else:
-        reason, message = "model-failure", f"{type(error).__name__}: {message}"
-    return BadRecord(record.position, record.location, reason, message, record.id, method.title)
+def _check_memory(shard: Shard, outcomes: Outcomes) -> None:
+    """Raise a FailingModelError where memory did not suffice for any of several records."""
+    count, reasons = len(shard.records), {bad.reason for bad in outcomes.failures.values()}
+    if 1 < count == len(outcomes.failures) and reasons == {OUT_OF_MEMORY}:
+        first = shard.records[0]
+        raise FailingModelError(
+            f"memory ran out for each of the {count} records from {first.location} on: "
+            f"{outcomes.failures[first.position].message}. Free memory, use fewer --workers, or leave long texts out "
+            f"with --max-words; {ADVICE}"
+        )
+
+
+def _scaled(on_share: OnShare | None, begin: float, share: float) -> OnShare | None:
+    return None if on_share is None else lambda done: on_share(begin + share * done)

@@ -10,12 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rationales.corpus.records import DOUBTFUL_REASONS
 from rationales.errors import DataError, RationalesError
 from rationales.files import write_parts
 
-FORMAT = 2  # raised when the folder changes so that older ones would be misread
+FORMAT = 3  # raised when the folder changes so that older ones would be misread
 MANIFEST, ERRORS = "manifest.json", "errors.jsonl"
-SHARDS, SHARD_ERRORS = "shards", "errors"  # folders
+SHARDS, SHARD_ERRORS, REPORT = "shards", "errors", "report"  # folders
+INDEX, RECORD_PAGES = "index.html", "records"  # of the report
 ADVICE = "finished shards are intact; put it right and run the same command again, which goes on from there"
 
 
@@ -34,6 +36,7 @@ class ShardEntry:
     skipped: int
     rows: int
     units: int  # scores
+    tokens: int  # that the model read, all rows together; 0 for images
     steps: int  # of optimisation, all rows together
     digest: str  # of its records
     bytes: int
@@ -45,6 +48,11 @@ class ShardEntry:
     def records(self) -> int:
         """All records of the shard."""
         return self.explained + self.failed + self.skipped
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a record failed for a reason that may lie in the machine."""
+        return any(reason in DOUBTFUL_REASONS for reason in self.reasons)
 
     @cached_property
     def line(self) -> str:
@@ -74,7 +82,7 @@ class Manifest:
 
     def totals(self) -> dict[str, int]:
         """Sums over all finished shards; records = explained + failed + skipped."""
-        names = ("records", "explained", "failed", "skipped", "rows", "units", "steps", "bytes")
+        names = ("records", "explained", "failed", "skipped", "rows", "units", "tokens", "steps", "bytes")
         return {name: sum(getattr(entry, name) for entry in self.entries.values()) for name in names}
 
     def reasons(self) -> dict[str, int]:
@@ -94,14 +102,14 @@ def load_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}; give another folder, or --restart to begin again") from None
+        raise DataError(f"cannot read {path}: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise DataError(f"{path} is no manifest of this version; give another folder, or --restart to begin again")
+        raise DataError(f"{path} is no manifest of this version")
     try:
         entries = [ShardEntry(**entry) for entry in data["shards"]]
         return Manifest(data["settings"], {entry.index: entry for entry in entries}, bool(data["complete"]))
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is incomplete ({error}); give another folder, or --restart to begin again") from None
+        raise DataError(f"{path} is incomplete ({error})") from None
 
 
 def shard_path(folder: Path, index: int) -> Path:
@@ -161,4 +169,11 @@ def remove_partial_files(folder: Path) -> None:
 
 def _result_files(folder: Path) -> list[Path]:
     shards, errors = (folder / SHARDS).glob("*.parquet"), (folder / SHARD_ERRORS).glob("*.jsonl")
-    return [folder / MANIFEST, folder / ERRORS, *sorted(shards), *sorted(errors)]
+    pages = report_pages(folder / REPORT)
+    return [folder / MANIFEST, folder / ERRORS, *sorted(shards), *sorted(errors), *pages]
+
+
+def report_pages(folder: Path) -> list[Path]:
+    """The pages of an earlier report."""
+    records = (path for path in (folder / RECORD_PAGES).glob("*.html") if path.stem.isdecimal())
+    return [folder / INDEX, *sorted(records)]

@@ -11,6 +11,8 @@ from typing import Any
 from rationales.errors import OptionError
 
 MAX_ID = 1000  # characters of an id
+OUT_OF_MEMORY, WORKER_DIED = "out-of-memory", "worker-died"  # reasons
+DOUBTFUL_REASONS = ("nan", "model-failure", OUT_OF_MEMORY, WORKER_DIED)  # may lie in the machine, not in the record
 _CONDITION = re.compile(r"(?P<column>[^=!]+)(?P<negation>!?)=(?P<value>.*)", re.DOTALL)
 
 

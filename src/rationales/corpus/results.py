@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rationales.corpus.arrow_files import import_arrow
 from rationales.corpus.manifest import ERRORS, Manifest, load_manifest, shard_path
+from rationales.corpus.reading.arrow_files import import_arrow
 from rationales.corpus.row_format import rationale_of
 from rationales.errors import DataError, InputError
 from rationales.rationale import Grid, Rationale
@@ -57,6 +59,29 @@ class CorpusResults:
             raise InputError(f"{identifier} was not explained ({error['reason']}): {error['message']}")
         raise InputError(f"{self.folder} has no record {identifier!r}; give an id, or #N for the record at position N")
 
+    def positions(self, identifier: str) -> list[int]:
+        """The positions of all records with this id that were explained; ids need not be unique."""
+        arrow = import_arrow()
+        import pyarrow.compute as untyped
+
+        compute: Any = untyped
+        positions: set[int] = set()
+        for index in self.manifest.entries:
+            for batch in self._batches(index, ["id", "position"]):
+                rows = arrow.Table.from_batches([batch]).filter(compute.field("id") == identifier)
+                positions.update(rows["position"].to_pylist())
+        return sorted(positions)
+
+    def records(self, positions: Collection[int]) -> Iterator[tuple[int, list[Rationale]]]:
+        """(position, rationales) of the records at these positions that were explained, in order."""
+        selected_positions = set(positions)
+        for index, entry in sorted(self.manifest.entries.items()):
+            if selected_positions.isdisjoint(range(entry.first, entry.first + entry.records)):
+                continue
+            rows = (row for row in self._shard_rows(index, None) if row["position"] in selected_positions)
+            for position, group in groupby(rows, key=itemgetter("position")):
+                yield position, [self._display(row) for row in group]
+
     def errors(self) -> Iterator[dict[str, Any]]:
         """The records that could not be explained."""
         path = self.folder / ERRORS
@@ -77,6 +102,10 @@ class CorpusResults:
                 return
 
     def _shard_rows(self, index: int, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+        for batch in self._batches(index, columns):
+            yield from batch.to_pylist()
+
+    def _batches(self, index: int, columns: Sequence[str] | None) -> Iterator[Any]:
         arrow = import_arrow()
         import pyarrow.parquet as untyped
 
@@ -84,8 +113,7 @@ class CorpusResults:
         path = shard_path(self.folder, index)
         try:
             with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(ROWS_AT_ONCE, columns=None if columns is None else list(columns)):
-                    yield from batch.to_pylist()
+                yield from file.iter_batches(ROWS_AT_ONCE, columns=None if columns is None else list(columns))
         except (OSError, arrow.ArrowException) as error:
             raise DataError(f"cannot read {path}: {error}; run the same command again to repair it") from None
 
@@ -110,6 +138,8 @@ class CorpusResults:
 
 def open_results(folder: str | os.PathLike[str]) -> CorpusResults:
     """The results of a run; a DataError where the folder has none."""
+    if Path(folder).is_file():
+        raise DataError(f"{folder} is a file; give the folder of a corpus run")
     manifest = load_manifest(Path(folder))
     if manifest is None:
         raise DataError(f"{folder} holds no results of a corpus run; 'rationales run INPUT --out {folder}' makes them")

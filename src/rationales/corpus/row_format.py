@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rationales.corpus.arrow_files import import_arrow
+from rationales.corpus.reading.arrow_files import import_arrow
+from rationales.corpus.reading.input_files import printable
 from rationales.corpus.records import Record
 from rationales.rationale import Grid, Note, Rationale, Rule, Span, Unit
 
@@ -129,6 +130,7 @@ def row_of(record: Record, title: str, rationale: Rationale) -> dict[str, Any]:
         "steps": rationale.steps,
         "stop": rationale.stop,
         "segments": rationale.segments,
+        "tokens": rationale.tokens,  # counted for the shard, and no column
         "notes": [{"kind": note.kind, "message": note.message} for note in rationale.notes],
     }
     return row | (_image_columns(record, rationale) if isinstance(rationale.units, Grid) else _text_columns(rationale))
@@ -162,7 +164,7 @@ def _image_columns(record: Record, rationale: Rationale) -> dict[str, Any]:
     cells = cell_means(rationale.scores.reshape(units.height, units.width))
     names = ("top", "left", "bottom", "right", "area", "score")
     return {
-        "image": record.image,
+        "image": None if record.image is None else printable(record.image),
         "image_height": units.height,
         "image_width": units.width,
         "height": cells.shape[0],
@@ -242,6 +244,7 @@ def rationale_of(row: Mapping[str, Any], provenance: Mapping[str, Any]) -> Ratio
         notes=tuple(Note(**note) for note in row["notes"]),
         versions=provenance["versions"],
         selection=selection,
+        prompt=provenance["model"].get("prompt"),
     )
 
 

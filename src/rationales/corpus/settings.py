@@ -10,12 +10,16 @@ from typing import Any
 
 import torch
 
-from rationales.corpus.arrow_files import header_of
 from rationales.corpus.explaining import CorpusMethod
-from rationales.corpus.sources import CorpusInput
+from rationales.corpus.reading.arrow_files import header_of
+from rationales.corpus.reading.input_files import STDIN, TEXT_FORMATS
+from rationales.corpus.reading.sources import CorpusInput, is_utf16
 from rationales.errors import DataError, OptionError, RationalesError
-from rationales.methods import METHODS, Method, resolve_method
+from rationales.methods import Method, find_method, resolve_method
+from rationales.pipeline.scoring import check_shape
 from rationales.version import __version__, installed_version
+
+METHOD_KEYS = ("name", "options", "smooth", "shape", "title")  # of a method that is a mapping
 
 
 class ChangedRunError(RationalesError):
@@ -23,7 +27,11 @@ class ChangedRunError(RationalesError):
 
 
 def resolve_methods(
-    methods: Sequence[str | Method | Mapping[str, Any]], options: Mapping[str, Any], smooth: float | None, kind: str
+    methods: Sequence[str | Method | Mapping[str, Any]],
+    options: Mapping[str, Any],
+    smooth: float | None,
+    shape: str | None,
+    kind: str,
 ) -> tuple[CorpusMethod, ...]:
     """The methods, built and checked; `options` go to each method that has them, and must be known to one."""
     if isinstance(methods, str) or not methods:
@@ -32,15 +40,21 @@ def resolve_methods(
     unused = set(options)
     for entry in methods:
         spec: dict[str, Any] = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+        if "name" not in spec or not set(spec) <= set(METHOD_KEYS):
+            raise OptionError(f"a method is a name or has {', '.join(METHOD_KEYS)}; not {spec!r}")
         name, values = spec["name"], dict(spec.get("options") or {})
-        if isinstance(name, str) and name in METHODS:
-            known = {option.name for option in fields(METHODS[name])}
-            known |= {"preset"} if METHODS[name].presets.get(kind) else set()
+        registered = find_method(name) if isinstance(name, str) else None
+        if registered is not None:
+            known = {option.name for option in fields(registered)}
+            known |= {"preset"} if registered.presets.get(kind) else set()
             applicable = {key: value for key, value in options.items() if key in known}
             unused -= set(applicable)
             values = applicable | values
         method = resolve_method(name, values, kind)
-        resolved.append(CorpusMethod(spec.get("title") or method.name, method, spec.get("smooth", smooth)))
+        method_shape = spec.get("shape", shape)
+        check_shape(method_shape, kind)
+        title = spec.get("title") or method.name
+        resolved.append(CorpusMethod(title, method, spec.get("smooth", smooth), method_shape))
     if unused:
         names = ", ".join(method.method.name for method in resolved)
         raise OptionError(f"no option {', '.join(sorted(unused))} in {names}; 'rationales methods NAME' lists options")
@@ -52,22 +66,34 @@ def resolve_methods(
 
 def check_columns(source: CorpusInput) -> None:
     """Raise a DataError where the first file lacks a column or cannot be read, before anything is explained."""
-    file = next(source.files())
-    if file.path == "-" or file.format in ("text", "image"):
+    file = next(iter(source.files))
+    if file.path == STDIN or file.is_record:
         return
+    if source.text_format.is_utf8 and file.format in TEXT_FORMATS and is_utf16(file):
+        raise DataError(f"{file.name} is UTF-16, not UTF-8; say --encoding utf-16")
     header = header_of(Path(file.path)) if file.format == "parquet" else None
-    row, _ = next(source.rows(file), (None, 0))
+    row, _ = next(source.rows(file), (None, 0.0))
     if getattr(row, "ends_file", False):
         raise DataError(f"{getattr(row, 'location', file.name)}: {getattr(row, 'message', '')}")
     if header is None and row is not None and file.format in ("csv", "tsv"):
         header = list(row.values)
-    if not header:
-        return
+    if header:
+        _check_header(source, file.name, header)
+
+
+def _check_header(source: CorpusInput, name: str, header: Sequence[str]) -> None:
     columns = [("--text-column", source.columns.text), ("--id-column", source.columns.id)]
     columns += [("--where", condition.column) for condition in source.selection.where]
     for option, column in columns:
-        if column is not None and column not in header:
-            raise DataError(f"{file.name} has no column {column!r}; say {option}, one of: {', '.join(header)}")
+        if column is None or column in header:
+            continue
+        delimiter = next((mark for mark in ";\t|," if mark in header[0]), None) if len(header) == 1 else None
+        if delimiter is not None:
+            how = "--format tsv" if delimiter == "\t" else f"--delimiter '{delimiter}'"
+            raise DataError(
+                f"{name} has no column {column!r}, but its columns are separated by {delimiter!r}; say {how}"
+            )
+        raise DataError(f"{name} has no column {column!r}; say {option}, one of: {', '.join(header)}")
 
 
 def check_settings(stored: Mapping[str, Any], current: Mapping[str, Any], folder: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rationales.corpus.reading.sources import CorpusInput
 from rationales.corpus.records import BadRecord, Record, digest_of
-from rationales.corpus.sources import CorpusInput
 
 SHARD_CHARACTERS = 8_000_000  # of all texts of a shard; then it ends, however few they are
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,8 +13,12 @@ from rationales.corpus.shards import Shard
 from rationales.errors import OptionError, RationalesError
 from rationales.models.model import Model
 
-MAX_CRASHES = 3  # of workers in a row, without a shard being finished in between
+MAX_CRASHES = 3  # of workers in a row that have not loaded the model yet
 READ_AHEAD = 1  # shards that wait for a worker
+SUSPICIOUS_DEATHS = 2  # of workers; a shard that was open each time is explained alone, after all others
+SUSPECTS_PER_WORKER = 4  # shards; if there are more, they are explained before any other
+
+OnShare = Callable[[int, float], None]  # called with the index of an open shard and the share of its work that is done
 
 
 class WorkerError(RationalesError):
@@ -27,7 +31,9 @@ class Engine(Protocol):
     def describe(self) -> dict[str, Any]:
         """What decides the results beside the request: `model` and `versions`."""
 
-    def explained(self, shards: Iterator[Shard], provenance: Mapping[str, Any]) -> Iterator[ShardEntry]:
+    def explained(
+        self, shards: Iterator[Shard], provenance: Mapping[str, Any], on_share: OnShare
+    ) -> Iterator[ShardEntry]:
         """The entry of every shard as soon as it is stored; shards are taken from the iterator as needed."""
 
 

@@ -13,25 +13,32 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rationales.corpus.engines.division import divided_outcomes
 from rationales.corpus.engines.engine import (
     MAX_CRASHES,
     READ_AHEAD,
+    SUSPECTS_PER_WORKER,
+    SUSPICIOUS_DEATHS,
+    OnShare,
     WorkerError,
     WorkerOptions,
     WorkerTask,
     description_of,
 )
-from rationales.corpus.explaining import ExplainedShard, explain_shard
+from rationales.corpus.explaining import ExplainedShard, Outcomes, explain_control, record_outcomes, shard_files
+from rationales.corpus.failures import DeviceError
 from rationales.corpus.manifest import ADVICE, ShardEntry
-from rationales.corpus.memory import bound_memory, freeze_objects
+from rationales.corpus.memory import bound_memory, freeze_objects, release_free_memory
+from rationales.corpus.records import Record
 from rationales.corpus.settings import first_difference
 from rationales.corpus.shards import Shard
 from rationales.errors import OptionError
@@ -82,14 +89,29 @@ class ShardActor:
 
     def explain(self, shard: Shard, provenance: Mapping[str, Any]) -> ExplainedShard:
         """The files of a shard."""
-        for record in shard.records:
+        return shard_files(shard, self.explain_records(shard.records), provenance)
+
+    def survive(self) -> bool:
+        """Explain a plain input, and return unless that ends this worker."""
+        explain_control(self._loaded_model, self._request)
+        return True
+
+    def explain_records(self, records: Sequence[Record]) -> Outcomes:
+        """What becomes of some records of a shard."""
+        for record in records:
             if record.image is not None and not Path(record.image).exists():
                 raise WorkerError(
                     f"{record.image} is not on the node {os.uname().nodename}; images are read by the workers and must "
                     f"have the same path on every node; {ADVICE}"
                 )
+        outcomes = record_outcomes(self._loaded_model, self._request, records)
+        release_free_memory()
+        return outcomes
+
+    @property
+    def _loaded_model(self) -> Model:
         assert self._model is not None, "describe is called first"  # noqa: S101
-        return explain_shard(self._model, self._request, shard, provenance)
+        return self._model
 
 
 @dataclass
@@ -136,12 +158,20 @@ class RayActors:
             self._collect(self._wait([]))
         return {name: self._description[name] for name in ("model", "versions")}
 
-    def explained(self, shards: Iterator[Shard], provenance: Mapping[str, Any]) -> Iterator[ShardEntry]:
-        """The entry of every shard as soon as it is stored. A shard whose worker died is explained again."""
+    def explained(
+        self, shards: Iterator[Shard], provenance: Mapping[str, Any], on_share: OnShare
+    ) -> Iterator[ShardEntry]:
+        """The entry of every shard as soon as it is stored.
+
+        A shard whose worker died is explained again; one that ended several workers when all others are finished, with
+        its records divided. `on_share` is not called: how far an open shard is, is not known here.
+        """
+        del on_share
         shared_provenance = self._ray.put(dict(provenance))
         running: dict[Any, tuple[Any, Shard]] = {}  # result -> actor, shard
         waiting: deque[Shard] = deque()
-        crashes: dict[int, int] = {}  # shard -> workers that died with it
+        suspects: list[Shard] = []
+        deaths: Counter[int] = Counter()  # of workers, by their shard
 
         def hand_out() -> None:
             while self._idle and waiting:
@@ -151,18 +181,26 @@ class RayActors:
         try:
             while True:
                 hand_out()
-                while len(waiting) < self._read_ahead and (shard := next(shards, None)) is not None:
+                may_read = len(suspects) < SUSPECTS_PER_WORKER * self.options.workers
+                while may_read and len(waiting) < self._read_ahead and (shard := next(shards, None)) is not None:
                     waiting.append(shard)
                     hand_out()
                 if not running and not waiting:
-                    return
+                    if not suspects:
+                        return
+                    yield self._divided(suspects.pop(0), provenance)
+                    continue
                 for result in self._collect(self._wait(list(running))):
                     actor, shard = running.pop(result)
-                    explained_shard = self._result(result, shard, crashes)
+                    explained_shard = self._result(result)
                     if explained_shard is None:
-                        waiting.appendleft(shard)
-                        self._ray.kill(actor)
-                        self._start_actor()
+                        deaths[shard.index] += 1
+                        logger.warning("the worker of shard %d died", shard.index)
+                        if deaths[shard.index] < SUSPICIOUS_DEATHS:
+                            waiting.appendleft(shard)
+                        else:
+                            suspects.append(shard)
+                        self._replace(actor)
                         continue
                     self._idle.append(actor)
                     hand_out()  # before this shard is written, so that the worker does not wait for the disk
@@ -256,8 +294,31 @@ class RayActors:
         self._failed_starts += 1
         if self._failed_starts > MAX_CRASHES + self.options.workers:
             raise WorkerError(f"workers cannot be started: {_first_line(error)}; {ADVICE}") from error
+        self._replace(actor)
+
+    def _replace(self, actor: Any) -> None:
+        """Start an actor in place of one that died."""
         self._ray.kill(actor)
         self._start_actor()
+
+    def _divided(self, shard: Shard, provenance: Mapping[str, Any]) -> ShardEntry:
+        """The entry of a shard that ended its workers: its records are divided until those that do so are alone."""
+        outcomes = divided_outcomes(
+            shard.records, partial(self._alone, "explain_records"), lambda: bool(self._alone("survive"))
+        )
+        return shard_files(shard, outcomes, provenance).store(self.folder)
+
+    def _alone(self, method: str, *arguments: Any) -> Any:
+        """The result of a call of an idle actor; None where it died."""
+        while not self._idle:
+            self._collect(self._wait([]))
+        actor = self._idle.popleft()
+        result = self._result(getattr(actor, method).remote(*arguments))
+        if result is None:
+            self._replace(actor)
+        else:
+            self._idle.append(actor)
+        return result
 
     def _check(self, description: dict[str, Any]) -> None:
         """Raise a WorkerError where a node would give other results than the first."""
@@ -269,22 +330,17 @@ class RayActors:
                 f"and the same model everywhere; {ADVICE}"
             )
 
-    def _result(self, result: Any, shard: Shard, crashes: dict[int, int]) -> ExplainedShard | None:
-        """The explained shard; None where its worker died, too often for the same shard is an error."""
+    def _result(self, reference: Any) -> Any:
+        """What a worker returned; None where it died, or its device failed."""
         try:
-            explained_shard: ExplainedShard = self._ray.get(result)
+            return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            raise _cause(error) from None
-        except self._ray.exceptions.RayError as error:  # the worker or its node died, or the result was lost with it
-            crashes[shard.index] = crashes.get(shard.index, 0) + 1
-            if crashes[shard.index] > MAX_CRASHES:
-                raise WorkerError(
-                    f"shard {shard.index} (from record {shard.first}) ended its worker {crashes[shard.index]} times: "
-                    f"{_first_line(error)}; the nodes may be out of memory: use a smaller --shard-size. {ADVICE}"
-                ) from error
-            logger.warning("shard %d is explained again: %s", shard.index, _first_line(error))
+            cause = _cause(error)
+            if isinstance(cause, DeviceError):
+                return None
+            raise cause from None
+        except self._ray.exceptions.RayError:  # the worker or its node died, or the result was lost with it
             return None
-        return explained_shard
 
 
 def _secure_local_instance() -> None:

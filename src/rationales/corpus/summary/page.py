@@ -5,69 +5,64 @@ The page loads nothing and runs no script. Ids, texts, words and labels all go t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rationales.corpus.manifest import ERRORS, store
+from rationales.corpus.manifest import ERRORS, INDEX, RECORD_PAGES, REPORT, report_pages, store
 from rationales.corpus.results import CorpusResults
+from rationales.corpus.summary.lists import RECORD_LISTS, MethodLists
+from rationales.corpus.summary.provenance import provenance_facts
 from rationales.corpus.summary.statistics import (
     BINS,
     MIN_DOCUMENTS,
     SPURIOUS_LIFT,
     MethodStatistics,
     WordCounts,
-    spurious_words,
     statistics_of,
-    top_words,
 )
 from rationales.errors import RationalesError
+from rationales.rationale import Rationale
 from rationales.report.html.document import asset, footer, head, scrollable
 from rationales.report.html.marked_text import display_text, escape
 from rationales.report.html.page import page
 from rationales.report.wording import percent
 
-FOLDER = "report"  # inside the folder of the results
-RECORD_PAGES = "records"
-MAX_LABELS = 8  # classes with a list of words of their own, the most frequent ones
 PLOTS = {
     "certainty": "Probability of the target, full input",
     "rationale": "Given the rationale alone",
     "complement": "Given everything but the rationale",
     "share": "Share of the input that is selected",
 }
-_COLUMNS = ("position", "id", "method", "target", "p_full", "p_rationale", "p_complement", "selected", "units", "text")
-_COLUMNS += ("pair", "starts", "lengths", "text_units", "spans", "image", "notes")  # type: ignore[assignment]  # longer
-RECORD_LISTS = (
-    ("most_certain", "Most certain", "The highest probabilities of the target."),
-    ("least_certain", "Least certain", "The lowest probabilities of the target: close decisions."),
-    (
-        "least_sufficient",
-        "Rationales that do not suffice",
-        "The probability falls most when the model is given the rationale alone: do not trust these.",
-    ),
-)
+_COLUMNS = [
+    *("position", "id", "location", "method", "target", "p_full", "p_rationale", "p_complement", "selected", "units"),
+    *("text", "pair", "starts", "lengths", "text_units", "spans", "image", "notes"),
+]
 
 
 def write_report(results: CorpusResults, folder: Path | None = None) -> Path:
-    """Write index.html and a page for each record that it lists; returns the path of index.html."""
-    home = folder or results.folder / FOLDER
-    statistics = statistics_of(results.rows(_COLUMNS))
+    """Write index.html and a page for each record that it links to; returns the path of index.html."""
+    home = folder or results.folder / REPORT
+    lists = {title: MethodLists.of(entry) for title, entry in statistics_of(results.rows(_COLUMNS)).items()}
     try:
         (home / RECORD_PAGES).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RationalesError(f"cannot make the folder {home}: {error.strerror}") from None
-    for position in sorted(_listed_positions(statistics)):
-        content = _record_page(results, position)
-        store(home / RECORD_PAGES / f"{position}.html", content.encode("utf-8", "replace"))
-    index = home / "index.html"
-    store(index, corpus_page(results, statistics).encode("utf-8", "replace"))
+    index = home / INDEX
+    earlier_pages = {*report_pages(home)} - {index}
+    positions = {position for entry in lists.values() for position in entry.positions()}
+    for position, rationales in results.records(positions):
+        path = home / RECORD_PAGES / f"{position}.html"
+        store(path, _record_page(results, position, rationales).encode("utf-8", "replace"))
+        earlier_pages.discard(path)
+    store(index, corpus_page(results, lists).encode("utf-8", "replace"))
+    for path in earlier_pages:
+        path.unlink(missing_ok=True)
     return index
 
 
-def _record_page(results: CorpusResults, position: int) -> str:
+def _record_page(results: CorpusResults, position: int, rationales: list[Rationale]) -> str:
     """The page of one record, with all methods side by side and a link to the corpus."""
-    rationales = results.record(f"#{position}")
     back = '<a href="../index.html">All of the corpus</a>'
     if len(rationales) == 1:
         return page(rationales, ending=f'<p class="caption">{back}</p>')
@@ -76,8 +71,9 @@ def _record_page(results: CorpusResults, position: int) -> str:
     return page(rationales, titles=results.methods, lead=lead, name=title)
 
 
-def corpus_page(results: CorpusResults, statistics: dict[str, MethodStatistics]) -> str:
+def corpus_page(results: CorpusResults, lists: Mapping[str, MethodLists]) -> str:
     """The summary page."""
+    repeated = repeated_ids(results, {record["id"] for entry in lists.values() for record in entry.records()})
     style = "".join(map(asset, ("article.css", "page.css", "corpus.css")))
     model = results.provenance["model"]["name"]
     totals = results.manifest.totals()
@@ -95,7 +91,8 @@ def corpus_page(results: CorpusResults, statistics: dict[str, MethodStatistics])
             "<main>",
             f'<header class="lead"><p class="kicker">{kicker}</p><h1>What decides across the corpus?</h1>',
             f'<ul class="facts">{items}</ul>{notes}</header>',
-            *(_article(title, entry) for title, entry in statistics.items()),
+            *(_article(title, entry, repeated) for title, entry in lists.items()),
+            _provenance_section(provenance_facts(results, lists)),
             "</main>",
             footer(),
             "</body>",
@@ -105,7 +102,17 @@ def corpus_page(results: CorpusResults, statistics: dict[str, MethodStatistics])
     )
 
 
-def _article(title: str, statistics: MethodStatistics) -> str:
+def repeated_ids(results: CorpusResults, identifiers: Collection[str]) -> set[str]:
+    """Those of the ids that several records have."""
+    positions: dict[str, set[int]] = {identifier: set() for identifier in identifiers}
+    for row in results.rows(("id", "position")):
+        if row["id"] in positions:
+            positions[row["id"]].add(row["position"])
+    return {identifier for identifier, of_id in positions.items() if len(of_id) > 1}
+
+
+def _article(title: str, lists: MethodLists, repeated: Collection[str]) -> str:
+    statistics = lists.statistics
     rows = "".join(
         f'<tr><th scope="row">{display_text(label)}</th><td>{number:,}</td>'
         f"<td>{percent(number / statistics.rows)}</td></tr>"
@@ -123,9 +130,9 @@ def _article(title: str, statistics: MethodStatistics) -> str:
             f"<article><header><h2>{display_text(title)}</h2></header>",
             f'<div class="columns">{columns}</div>',
             f'<section><h3>Distributions</h3><div class="plots">{"".join(_plots(statistics))}</div></section>',
-            _word_section(statistics),
-            _spurious_section(statistics),
-            *_record_sections(statistics),
+            _word_section(lists),
+            _spurious_section(lists),
+            *_record_sections(statistics, repeated),
             "</article>",
         )
     )
@@ -149,14 +156,14 @@ def _plots(statistics: MethodStatistics) -> Iterator[str]:
         )
 
 
-def _word_section(statistics: MethodStatistics) -> str:
-    lists = [("All records", top_words(statistics.all_words()))]
-    for label, _ in statistics.targets.most_common(MAX_LABELS):
-        lists.append((label, top_words(statistics.words.get(label, {}))))
-    columns = "".join(f"<div><h4>{display_text(label)}</h4>{_words(words)}</div>" for label, words in lists if words)
+def _word_section(lists: MethodLists) -> str:
+    columns = "".join(
+        f"<div><h4>{display_text(label)}</h4>{_words(words)}</div>" for label, words in lists.words if words
+    )
     if not columns:
         return ""
-    dropped = f" {statistics.dropped_words:,} rare words were left out." if statistics.dropped_words else ""
+    dropped_words = lists.statistics.dropped_words
+    dropped = f" {dropped_words:,} rare words were left out." if dropped_words else ""
     caption = (
         "Words by how often they are part of a rationale where they occur, ranked by the lower end of the 95 % "
         f"interval of that rate, where it is above the rate of all words; "
@@ -169,46 +176,65 @@ def _word_section(statistics: MethodStatistics) -> str:
 def _words(words: Sequence[tuple[str, WordCounts]]) -> str:
     body = "".join(
         f'<tr><th scope="row"><bdi>{display_text(word)}</bdi></th><td>{percent(counts.rate())}</td>'
-        f"<td>{counts.occurrences:,}</td><td>{counts.documents:,}</td></tr>"
+        f"<td>{counts.occurrences:,}</td><td>{counts.documents:,}</td>"
+        f'<td class="name">{_examples(counts)}</td></tr>'
         for word, counts in words
     )
-    return _listing(("Word", "selected", "of", "records"), body)
+    return _listing(("Word", "selected", "of", "records", "examples"), body, {4})
 
 
-def _spurious_section(statistics: MethodStatistics) -> str:
-    suspects = spurious_words(statistics)
+def _examples(counts: WordCounts) -> str:
+    """Links to records in which a word is part of the rationale."""
+    return " ".join(f'<a href="{_address(position)}">#{position}</a>' for position in counts.examples)
+
+
+def _address(position: int) -> str:
+    return f"{RECORD_PAGES}/{position}.html"
+
+
+def _spurious_section(lists: MethodLists) -> str:
     caption = (
-        "Function words, numbers, names, mark-up and single letters that are selected at least "
-        f"{SPURIOUS_LIFT:g} times as often as other words of the same label. A model that needs them may have learned "
-        "something that does not belong to the task. This is a reason to look, not a proof."
+        "Function words of English, numbers, names, mark-up and single letters whose rate of being selected is, at the "
+        f"lower end of its 95 % interval, more than {SPURIOUS_LIFT:g} times that of all words in records of the same "
+        "label. A model that needs them may have learned something that does not belong to the task. This is a reason "
+        "to look, not a proof. Function words of other languages are not known."
     )
-    if not any(statistics.words.values()):
+    if not any(lists.statistics.words.values()):
         return ""
     body = "".join(
         f'<tr><th scope="row"><bdi>{display_text(word)}</bdi></th><td class="name">{escape(reason)}</td>'
         f'<td class="name">{display_text(target)}</td><td>{percent(counts.rate())}</td>'
-        f"<td>{counts.documents:,}</td></tr>"
-        for target, word, counts, reason in suspects
+        f'<td>{counts.documents:,}</td><td class="name">{_examples(counts)}</td></tr>'
+        for target, word, counts, reason in lists.suspects
     )
-    table = _listing(("Word", "looks like", "label", "selected", "records"), body, {1, 2}) if body else "<p>None.</p>"
+    headings = ("Word", "looks like", "label", "selected", "records", "examples")
+    table = _listing(headings, body, {1, 2, 5}) if body else "<p>None.</p>"
     return f'<section><h3>Words that look spurious</h3><p class="caption">{escape(caption)}</p>{table}</section>'
 
 
-def _record_sections(statistics: MethodStatistics) -> Iterator[str]:
+def _record_sections(statistics: MethodStatistics, repeated: Collection[str]) -> Iterator[str]:
     for name, heading, caption in RECORD_LISTS:
-        body = "".join(map(_record_row, getattr(statistics, name).listed()))
+        body = "".join(_record_row(record, repeated) for record in getattr(statistics, name).listed())
         table = _listing(("Record", "Beginning", "label", "full input", "rationale alone"), body, {1, 2})
         yield f'<section><h3>{heading}</h3><p class="caption">{caption}</p>{scrollable(table, heading)}</section>'
 
 
-def _record_row(record: dict[str, Any]) -> str:
-    address = f"{RECORD_PAGES}/{record['position']}.html"
+def _record_row(record: dict[str, Any], repeated: Collection[str]) -> str:
+    title = f"{record['id']} #{record['position']}" if record["id"] in repeated else record["id"]
     return (
-        f'<tr><th scope="row"><a href="{address}">{display_text(record["id"])}</a></th>'
+        f'<tr><th scope="row"><a href="{_address(record["position"])}">{display_text(title)}</a></th>'
         f'<td class="words"><bdi>{display_text(record["excerpt"])}</bdi></td>'
         f'<td class="name">{display_text(record["target"])}</td>'
         f"<td>{percent(record['p_full'])}</td><td>{percent(record['p_rationale'])}</td></tr>"
     )
+
+
+def _provenance_section(facts: Mapping[str, str]) -> str:
+    body = "".join(
+        f'<tr><th scope="row">{display_text(name)}</th><td class="words">{display_text(value)}</td></tr>'
+        for name, value in facts.items()
+    )
+    return f"<article><header><h2>Provenance</h2></header>{_listing(('', 'value'), body, {1})}</article>"
 
 
 def _listing(headings: Sequence[str], body: str, names: Collection[int] = ()) -> str:
@@ -218,12 +244,3 @@ def _listing(headings: Sequence[str], body: str, names: Collection[int] = ()) ->
         for number, heading in enumerate(headings)
     )
     return f'<table class="listing"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _listed_positions(statistics: dict[str, MethodStatistics]) -> set[int]:
-    return {
-        record["position"]
-        for entry in statistics.values()
-        for name, _, _ in RECORD_LISTS
-        for record in getattr(entry, name).listed()
-    }

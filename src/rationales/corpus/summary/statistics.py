@@ -10,7 +10,7 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +20,16 @@ EXTREMES = 10  # records of each list
 MAX_WORDS = 200_000
 MIN_DOCUMENTS = 5  # a word in fewer has no rate worth a rank
 N_WORDS = 20  # of each list
+N_EXAMPLES = 3  # records that a listed word links to
 Z = 1.96  # of the Wilson interval, 95 %
 SPURIOUS_LIFT = 1.5  # lower bound of a word's rate, in units of the rate of all words
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _NUMBER = re.compile(r"[\d.,:/%$€£+-]*\d[\d.,:/%$€£+-]*")
 _MARKUP = re.compile(r"<[^>]*>|&\w+;|https?:|www\.|\.(com|org|net)\b|[@#_/\\]")
+_MARKUP_WORDS = frozenset(("amp", "br", "gt", "href", "http", "https", "lt", "nbsp", "quot", "www"))
+# Tags, entities and addresses, which are several units of a text but one thing
+_TAG = r"<(?P<tag>/?[A-Za-z]\w*)(?P<attributes>[^<>]{0,500})>"
+_MARKUP_RUN = re.compile(_TAG + r"|(?P<entity>&#?\w{1,20};)|(?P<address>https?://|www\.)[^\s<>]+", re.ASCII)
 # Words of English that carry little meaning of their own. Negations are left out: they often decide.
 FUNCTION_WORDS = frozenset(
     """
@@ -44,6 +49,7 @@ class WordCounts:
     selected: int = 0
     documents: int = 0
     capitalised: int = 0  # occurrences inside a sentence that begin with a capital letter
+    examples: tuple[int, ...] = ()  # positions of the first records in which it is part of the rationale
 
     def rate(self) -> float:
         """Share of the occurrences that are selected."""
@@ -92,10 +98,12 @@ class MethodStatistics:
     least_sufficient: Extremes = field(default_factory=Extremes)
     notes: Counter[str] = field(default_factory=Counter)
     dropped_words: int = 0
+    ends: tuple[str, str] | None = None  # where the first and the last record stand in the input
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Count one row."""
         self.rows += 1
+        self.ends = (self.ends[0] if self.ends else row["location"], row["location"])
         self.targets[row["target"]] += 1
         selected_share = row["selected"] / max(row["units"], 1)
         values = {
@@ -120,18 +128,17 @@ class MethodStatistics:
     def _count_words(self, row: Mapping[str, Any]) -> None:
         by_word = self.words.setdefault(row["target"], {})
         total = self.totals.setdefault(row["target"], WordCounts())
-        selected = {unit for span in row["spans"] for unit in range(span["first"], span["last"] + 1)}
         seen_words = set()
-        for number, (start, length) in enumerate(zip(row["starts"], row["lengths"], strict=True)):
-            text = row["text"] if number < row["text_units"] else row["pair"]
-            surface = text[start : start + length]
+        for surface, text, start, is_selected in _words_of(row):
             word = surface.lower()
             counts = by_word.get(word)
             if counts is None:
                 counts = by_word[word] = WordCounts()
             for entry in (counts, total):
                 entry.occurrences += 1
-                entry.selected += number in selected
+                entry.selected += is_selected
+            if is_selected and len(counts.examples) < N_EXAMPLES and row["position"] not in counts.examples:
+                counts.examples += (row["position"],)
             if surface[:1].isupper() and text[:start].rstrip()[-1:] not in ("", ".", "!", "?", '"', ":", "\n"):
                 counts.capitalised += 1
             if word not in seen_words:
@@ -155,8 +162,10 @@ class MethodStatistics:
         for by_word in self.words.values():
             for word, counts in by_word.items():
                 entry = joined.setdefault(word, WordCounts())
-                for name in ("occurrences", "selected", "documents", "capitalised"):
+                for name in ("occurrences", "selected", "documents", "capitalised", "examples"):
                     setattr(entry, name, getattr(entry, name) + getattr(counts, name))
+        for entry in joined.values():
+            entry.examples = tuple(sorted(entry.examples)[:N_EXAMPLES])
         return joined
 
     def base_rate(self, target: str) -> float:
@@ -170,6 +179,34 @@ def statistics_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, MethodStatisti
     for row in rows:
         by_method.setdefault(row["method"], MethodStatistics()).add(row)
     return by_method
+
+
+def _words_of(row: Mapping[str, Any]) -> Iterator[tuple[str, str, int, bool]]:
+    """(word, text, start, selected) of each word of a row; a tag, an entity or an address is one word."""
+    selected = {unit for span in row["spans"] for unit in range(span["first"], span["last"] + 1)}
+    middle = row["text_units"]
+    for text, first, last in ((row["text"], 0, middle), (row["pair"], middle, len(row["starts"]))):
+        runs = list(_MARKUP_RUN.finditer(text or ""))
+        is_selected: dict[int, bool] = {}  # of the runs
+        index = 0
+        for number in range(first, last):
+            start = row["starts"][number]
+            while index < len(runs) and runs[index].end() <= start:
+                index += 1
+            if index < len(runs) and runs[index].start() <= start:
+                is_selected[index] = is_selected.get(index, False) or number in selected
+            else:
+                yield text[start : start + row["lengths"][number]], text, start, number in selected
+        for run, value in is_selected.items():
+            yield _markup_word(runs[run]), text, runs[run].start(), value
+
+
+def _markup_word(run: re.Match[str]) -> str:
+    """A tag without its attributes, an entity, or the beginning of an address."""
+    if run["tag"] is None:
+        return run["entity"] or f"{run['address']}…"
+    attributes = run["attributes"].strip()
+    return f"<{run['tag']}>" if not attributes else f"<{run['tag']} {attributes if attributes == '/' else '…'}>"
 
 
 def top_words(words: Mapping[str, WordCounts]) -> list[tuple[str, WordCounts]]:
@@ -191,8 +228,8 @@ def top_words(words: Mapping[str, WordCounts]) -> list[tuple[str, WordCounts]]:
 def spurious_words(statistics: MethodStatistics) -> list[tuple[str, str, WordCounts, str]]:
     """(target, word, counts, why): words selected far more often than others, although they should carry no evidence.
 
-    These are function words, numbers, names, mark-up and single characters whose rate is, even at the lower end of its
-    interval, `SPURIOUS_LIFT` times that of all words of the target.
+    These are function words of English, numbers, names, mark-up and single characters whose rate is, even at the lower
+    end of its interval, more than `SPURIOUS_LIFT` times that of all words of the target.
     """
     suspects = []
     for target, by_word in statistics.words.items():
@@ -219,7 +256,7 @@ def _suspicion(word: str, counts: WordCounts) -> str | None:
         return "function word"
     if _NUMBER.fullmatch(word):
         return "number"
-    if _MARKUP.search(word):
+    if _MARKUP.search(word) or word in _MARKUP_WORDS:
         return "mark-up or address"
     if not _WORD.search(word):
         return "punctuation"

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import glob
+import codecs
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rationales.corpus.arrow_files import arrow_rows, dataset_files
+from rationales.corpus.reading.arrow_files import arrow_rows
+from rationales.corpus.reading.input_files import STDIN, InputFile, InputFiles, list_files
+from rationales.corpus.reading.tables import (
+    READ_ERRORS,
+    BadRow,
+    Row,
+    Transcoded,
+    csv_rows,
+    is_utf8,
+    json_rows,
+    plain_rows,
+)
 from rationales.corpus.records import MAX_ID, BadRecord, Record, Selection
-from rationales.corpus.tables import READ_ERRORS, BadRow, Row, csv_rows, is_utf8, json_rows, plain_rows
-from rationales.data.image_folders import SUFFIXES as IMAGE_SUFFIXES
 from rationales.data.row_files import MAX_LENGTH
 from rationales.data.unpacking import MEGABYTE, open_packed
 from rationales.errors import DataError, OptionError
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow", "lines")
-TEXT_SUFFIXES = (".txt", ".text", ".md")
-STDIN = "-"
 ID_COLUMNS = ("id", "name")  # the first that a row has, unless a column is named
 PAIR = "pair"
-_BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".parquet": "parquet", ".arrow": "arrow"}
 _HASH_BYTES = MEGABYTE
 
 Item = Record | BadRecord | None  # None: a record that the selection skips
@@ -44,63 +49,80 @@ class RecordColumns:
 
 
 @dataclass(frozen=True)
-class InputFile:
-    """One file of the input; `format` is one of `FORMATS`, or text or image for a file that is one record."""
+class TextFormat:
+    """How files of text are read."""
 
-    path: str
-    name: str  # in locations and, for a file that is one record, its id
-    format: str
-    size: int
+    encoding: str = "utf-8"
+    delimiter: str | None = None  # between the columns of a table; None: a comma, in a .tsv file a tab
+
+    def __post_init__(self) -> None:
+        try:
+            "a".encode(self.encoding)
+        except LookupError as error:
+            raise OptionError(f"{error}; an encoding is for instance utf-8, utf-16 or cp1252") from None
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise OptionError(f"a delimiter is one character, for instance ';', not {self.delimiter!r}")
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the bytes are UTF-8."""
+        return codecs.lookup(self.encoding).name in ("utf-8", "ascii")
 
 
 @dataclass
 class CorpusInput:
     """The records of all files; `kind` is text or image. Iterating streams (item, share of the input read)."""
 
-    files: Callable[[], Iterator[InputFile]]
+    files: InputFiles
     kind: str
     columns: RecordColumns
     selection: Selection
-    total: int  # bytes, or files where each is one record; 0: unknown
-    by_files: bool
+    text_format: TextFormat
+    weight: int  # of all files; 0: unknown
 
     def __iter__(self) -> Iterator[tuple[Item, float]]:
         position, admitted, done = 0, 0, 0
-        for file in self.files():
-            for row, consumed in self.rows(file):
+        for file in self.files:
+            for row, share_of_file in self.rows(file):
                 item: Item = self._item(row, position)
                 position += 1
                 admitted += item is not None
-                share = self._share(done + consumed, admitted)
-                yield item, share
+                yield item, self._share(done + share_of_file * file.weight, admitted)
                 if admitted == self.selection.limit:
                     return
-            done += 1 if self.by_files else file.size
+            done += file.weight
 
-    def _share(self, done: int, admitted: int) -> float:
-        shares = [min(1.0, done / self.total)] if self.total else []
+    def _share(self, done: float, admitted: int) -> float:
+        shares = [min(1.0, done / self.weight)] if self.weight else []
         shares += [admitted / self.selection.limit] if self.selection.limit else []
         return max(shares, default=0.0)
 
-    def rows(self, file: InputFile) -> Iterator[tuple[Row | BadRow, int]]:
-        """(row, bytes of the file read so far)."""
-        if file.format in ("text", "image"):
-            yield _single(file, self.columns.text), 1
+    def rows(self, file: InputFile) -> Iterator[tuple[Row | BadRow, float]]:
+        """(row, share of the file read so far); 0 where its size is unknown."""
+        if file.is_record:
+            yield _single(file, self.columns.text, self.text_format.encoding), 1.0
             return
         if file.format in ("parquet", "arrow"):
-            for row in arrow_rows(Path(file.path), file.name, self.columns.needed(self.selection)):
-                yield row, 0
+            yield from arrow_rows(Path(file.path), file.name, self.columns.needed(self.selection))
             return
         try:
             stream: BinaryIO = _open(file)
         except READ_ERRORS as error:
             message = str(getattr(error, "strerror", None) or error)
-            yield BadRow(file.name, "unreadable-file", message, ends_file=True), 0
+            yield BadRow(file.name, "unreadable-file", message, ends_file=True), 1.0
             return
         with stream:
             raw: Any = getattr(stream, "fileobj", None) or stream  # of a gzip file: the packed bytes
-            for row in _parsed(stream, file, self.columns.text):
-                yield row, raw.tell() if file.path != STDIN else 0
+            lines: Any = stream if self.text_format.is_utf8 else Transcoded(stream, self.text_format.encoding)
+            for row in self._parsed(lines, file):
+                yield row, raw.tell() / file.size if file.size else 0.0
+
+    def _parsed(self, lines: BinaryIO, file: InputFile) -> Iterator[Row | BadRow]:
+        if file.format in ("csv", "tsv"):
+            return csv_rows(lines, file.name, self.text_format.delimiter or ("," if file.format == "csv" else "\t"))
+        if file.format == "jsonl":
+            return json_rows(lines, file.name)
+        return plain_rows(lines, file.name, self.columns.text)
 
     def _item(self, row: Row | BadRow, position: int) -> Item:
         if not self.selection.samples(position):
@@ -157,98 +179,34 @@ def open_input(
     columns: RecordColumns,
     selection: Selection,
     input_format: str | None = None,
+    text_format: TextFormat | None = None,
+    outputs: Sequence[str | os.PathLike[str]] = (),
 ) -> CorpusInput:
-    """The records behind these paths; a DataError where nothing can be read at all."""
-    if input_format is not None and input_format not in FORMATS:
-        raise OptionError(f"the format of an input is one of {', '.join(FORMATS)}, not {input_format!r}")
-    named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    expanded = [path for name in named for path in _expanded(os.fspath(name))]
-    if not expanded:
-        raise OptionError("no input: name a file, a folder, a glob, or - for standard input")
-    if STDIN in expanded and len(expanded) > 1:
-        raise OptionError("standard input (-) cannot be joined with files")
+    """The records behind these paths; a DataError where nothing can be read at all.
 
-    def files() -> Iterator[InputFile]:
-        for path in expanded:
-            yield from _files(path, input_format, formats)
-
-    formats = {path: _folder_format(path, input_format) for path in expanded if path != STDIN and Path(path).is_dir()}
-    kinds, count, size = set(), 0, 0
-    for file in files():
+    `outputs`: files and folders that the run writes; they are left out of the folders and globs of the input.
+    """
+    files = list_files(paths, input_format, outputs)
+    kinds, weight = set(), 0
+    for file in files:
         kinds.add("image" if file.format == "image" else "text")
-        by_files = file.format in ("text", "image", "parquet", "arrow")
-        count, size = count + by_files, size + file.size
+        weight += file.weight
     if not kinds:
-        raise DataError(f"there is nothing to explain in {', '.join(expanded)}")
+        raise DataError(f"there is nothing to explain in {', '.join(files.paths)}")
     if len(kinds) > 1:
         raise DataError("the input has both texts and images; run them one after the other")
     if selection.where and kinds == {"image"}:
         raise OptionError("a filter names a column of a table; images have none")
-    return CorpusInput(files, kinds.pop(), columns, selection, total=count or size, by_files=count > 0)
+    return CorpusInput(files, kinds.pop(), columns, selection, text_format or TextFormat(), weight)
 
 
-def _expanded(path: str) -> list[str]:
-    if path == STDIN or Path(path).exists():
-        return [path]
-    if glob.has_magic(path):
-        matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207  # may be absolute
-        if not matches:
-            raise DataError(f"no file matches {path}")
-        return matches
-    raise DataError(f"there is no file {path}")
-
-
-def _files(path: str, input_format: str | None, folder_formats: dict[str, str]) -> Iterator[InputFile]:
-    """The files behind one path, those of a folder in the order of their names."""
-    if path == STDIN:
-        yield InputFile(STDIN, "standard input", input_format or "lines", 0)
-        return
-    if Path(path).is_dir():
-        for inner in _walk(path):
-            if _group(inner, input_format) == folder_formats[path]:
-                name = Path(inner).relative_to(path).as_posix()
-                yield InputFile(inner, name, input_format or _format(inner) or "", Path(inner).stat().st_size)
-        return
-    file_format = input_format or _format(path)
-    if file_format is None:
-        raise DataError(f"cannot tell what {path} holds by its name; say --format, one of {', '.join(FORMATS)}")
-    name = Path(path).name if file_format in ("text", "image") else path
-    yield InputFile(path, name, file_format, Path(path).stat().st_size)
-
-
-def _walk(folder: str) -> Iterator[str]:
-    """All files below a folder, sorted within each folder; only one folder's names are in memory."""
-    listed = dataset_files(Path(folder))
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name.startswith(".") or (listed is not None and entry.is_file() and entry.name not in listed):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path)
-        elif entry.is_file():
-            yield entry.path
-
-
-def _format(path: str) -> str | None:
-    suffix = Path(Path(path).name.removesuffix(".gz")).suffix.lower()
-    if suffix in TEXT_SUFFIXES:
-        return "text"
-    return "image" if suffix in IMAGE_SUFFIXES else _BY_SUFFIX.get(suffix)
-
-
-def _group(path: str, input_format: str | None) -> str | None:
-    """text, image or table: a folder is read as one of them."""
-    file_format = input_format or _format(path)
-    return file_format if file_format in ("text", "image", None) else "table"
-
-
-def _folder_format(folder: str, input_format: str | None) -> str:
-    """What a folder is read as: texts where it has any, else tables, else images."""
-    groups = {_group(path, input_format) for path in _walk(folder)}
-    group = next((group for group in ("text", "table", "image") if group in groups), None)
-    if group is None:
-        suffixes = (*TEXT_SUFFIXES, *_BY_SUFFIX, *IMAGE_SUFFIXES)
-        raise DataError(f"there is nothing to explain in the folder {folder}; looked for {', '.join(suffixes)}")
-    return group
+def is_utf16(file: InputFile) -> bool:
+    """Whether a file begins with the byte order mark of UTF-16."""
+    try:
+        with _open(file) as stream:
+            return stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    except READ_ERRORS:
+        return False
 
 
 def _open(file: InputFile) -> BinaryIO:
@@ -265,15 +223,7 @@ def _has_descriptor() -> bool:
     return True
 
 
-def _parsed(stream: BinaryIO, file: InputFile, text_column: str) -> Iterator[Row | BadRow]:
-    if file.format in ("csv", "tsv"):
-        return csv_rows(stream, file.name, "," if file.format == "csv" else "\t")
-    if file.format == "jsonl":
-        return json_rows(stream, file.name)
-    return plain_rows(stream, file.name, text_column)
-
-
-def _single(file: InputFile, text_column: str) -> Row | BadRow:
+def _single(file: InputFile, text_column: str, encoding: str) -> Row | BadRow:
     """The one record that a text file or an image is."""
     try:
         with open_packed(Path(file.path)) as stream:
@@ -288,7 +238,10 @@ def _single(file: InputFile, text_column: str) -> Row | BadRow:
         return BadRow(file.name, "unreadable-file", message)
     if len(raw) > MAX_LENGTH:
         return BadRow(file.name, "too-long", f"longer than {MAX_LENGTH // MEGABYTE} MB")
-    text = raw.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    try:
+        text = raw.decode(encoding, "surrogateescape").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        return BadRow(file.name, "not-utf-8", f"the text is not {encoding} (byte {error.start})")
     return Row(file.name, {"id": file.name, text_column: text})
 
 

@@ -1,12 +1,14 @@
 """Streams the rows of tables, JSON lines and plain lines; a bad row is an item of the stream, not an exception.
 
-Memory is bounded by `MAX_LENGTH`: a longer line is skipped and reported. A broken row of a CSV table costs one line:
-reading goes on with the next, even if a quote was never closed.
+Memory is bounded: a line longer than `MAX_LENGTH` is skipped and reported, and so is a longer row of a CSV table, whose
+quotes are followed up to `LOOK_AHEAD`. A broken row costs one line: reading goes on with the next, even if a quote was
+never closed.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import zlib
 from collections import deque
@@ -18,6 +20,7 @@ from rationales.data.row_files import MAX_LENGTH
 from rationales.data.unpacking import MEGABYTE
 from rationales.errors import DataError
 
+LOOK_AHEAD = 4 * MAX_LENGTH  # characters of a row; a quote that is open for longer counts as one that is not closed
 READ_ERRORS = (OSError, EOFError, zlib.error, DataError)
 _LINE = "line"  # the only column of plain lines
 
@@ -32,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be read; `ends_file`: neither can what follows in the file."""
+    """A row that cannot be read; `ends_file`: neither can what follows in the file; `values`: the columns, if known."""
 
     location: str
     reason: str
@@ -50,6 +53,7 @@ def is_utf8(text: str) -> bool:
 
 def csv_rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Row | BadRow]:
     """The rows of a table whose first row names its columns."""
+    csv.field_size_limit(max(csv.field_size_limit(), LOOK_AHEAD))  # never lowered: other threads may be reading
     feed = _LineFeed(file)
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     header: list[str] = []
@@ -62,7 +66,7 @@ def csv_rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Row | BadRow
             several = feed.row_lines > 1  # then it is a quote that was not closed
             number = feed.drop_first_line()
             too_long = isinstance(error, _LineTooLongError) and not several
-            message = "a quote is not closed" if several else _csv_message(error)
+            message = "a quote is not closed" if several else str(error)
             bad = BadRow(f"{name}, line {number}", "too-long" if too_long else "broken-row", message)
             if header:
                 yield bad
@@ -72,16 +76,18 @@ def csv_rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Row | BadRow
         except READ_ERRORS as error:
             yield _unreadable(f"{name}, line {feed.last_number + 1}", error)
             return
-        number = feed.end_row()
+        row_size, number = feed.row_size, feed.end_row()
         if not cells:
             continue
         if not header:
             header = [column.strip() for column in cells]
             continue
         location = f"{name}, line {number}"
-        if len(cells) != len(header):
+        if row_size > MAX_LENGTH:
+            yield BadRow(location, "too-long", _too_long_message())
+        elif len(cells) != len(header):
             message = f"{len(cells)} columns where the first line names {len(header)}"
-            yield BadRow(location, "broken-row", message)
+            yield BadRow(location, "broken-row", message, values=dict.fromkeys(header))
         else:
             yield Row(location, dict(zip(header, cells, strict=True)))
 
@@ -130,8 +136,23 @@ def plain_rows(file: BinaryIO, name: str, column: str) -> Iterator[Row | BadRow]
         yield item if isinstance(item, BadRow) else Row(item.location, {column: item.values[_LINE]})
 
 
+class Transcoded:
+    """A file in another encoding, read as lines of UTF-8."""
+
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
+        self._text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+        self._encoding = encoding
+
+    def readline(self, size: int) -> bytes:
+        """At most `size` characters up to the end of the line."""
+        try:
+            return self._text.readline(size).encode("utf-8", "surrogateescape")
+        except UnicodeError:
+            raise DataError(f"it is not {self._encoding}") from None
+
+
 class _LineTooLongError(Exception):
-    """A line or a row is longer than `MAX_LENGTH`."""
+    """A line is longer than `MAX_LENGTH`, or a row than `LOOK_AHEAD`."""
 
 
 class _LineFeed:
@@ -142,7 +163,7 @@ class _LineFeed:
         self._lines = _numbered_lines(file)
         self._again: deque[tuple[int, str | None]] = deque()
         self._row: list[tuple[int, str | None]] = []
-        self._size = 0
+        self.row_size = 0  # characters of the current row so far
 
     def __iter__(self) -> _LineFeed:
         return self
@@ -151,8 +172,8 @@ class _LineFeed:
         number, line = self._again.popleft() if self._again else next(self._lines)
         self.last_number = number
         self._row.append((number, line))
-        self._size += len(line or "")
-        if line is None or self._size > MAX_LENGTH:
+        self.row_size += len(line or "")
+        if line is None or self.row_size > LOOK_AHEAD:
             raise _LineTooLongError(_too_long_message())
         return line
 
@@ -164,7 +185,7 @@ class _LineFeed:
     def end_row(self) -> int:
         """Forget the lines of the row; the number of its first line."""
         number = self._row[0][0] if self._row else self.last_number
-        self._row, self._size = [], 0
+        self._row, self.row_size = [], 0
         return number
 
     def drop_first_line(self) -> int:
@@ -192,11 +213,6 @@ def _numbered_lines(file: BinaryIO) -> Iterator[tuple[int, str | None]]:
 
 def _too_long_message() -> str:
     return f"longer than {MAX_LENGTH // MEGABYTE} MB"
-
-
-def _csv_message(error: Exception) -> str:
-    advice = "; keep texts as long as this as JSON lines or Parquet" if "limit" in str(error) else ""
-    return f"{error}{advice}"
 
 
 def _unreadable(location: str, error: Exception) -> BadRow:
