@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from language_models import tiny_language_model
+from methods.aml_maskers import untrained_aml_file
+from methods.maskers import untrained_masker
 
 import rationales
 from rationales.data import read_data
@@ -16,7 +18,7 @@ from rationales.evaluation.preparation import prepare_evaluation
 from rationales.evaluation.protocols import PRESETS
 from rationales.evaluation.scores.attribution import score_rows
 from rationales.evaluation.tables.table import Cell, Table, TableRow
-from rationales.experiments.aml import decoders, table1, table2, table3, table4, table5, table6
+from rationales.experiments.aml import decoders, scenario_run, table1, table2, table3, table4, table5, table6
 from rationales.experiments.aml.maskers import MaskerPlan
 from rationales.experiments.aml.row_specs import (
     COLUMNS,
@@ -32,8 +34,11 @@ from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, 
 from rationales.experiments.aml.scenarios import CORPORA, Scenario, choose_encoder, choose_scenarios
 from rationales.experiments.aml.table1_claims import SELECTED_RIVALS, claims
 from rationales.experiments.registry import EXPERIMENTS, Request
+from rationales.masks.instant import training as instant
 from rationales.masks.instant.aml.masker import load_aml_masker
 from rationales.masks.instant.aml.settings import AmlTraining
+from rationales.masks.instant.masker_file import load_masker
+from rationales.masks.instant.training import TrainSettings
 from rationales.methods import build
 from rationales.models.batch.execution import counted_passes
 
@@ -80,6 +85,27 @@ class TestRows:
     def test_every_row_can_be_built(self, key):
         assert build(ROWS[key].method, dict(ROWS[key].options)).name == ROWS[key].method
 
+    def test_solvex_searches_for_what_it_is_measured_by(self, tmp_path, data):
+        """Protocol `aml` deletes words, and takes log-odds with the mask token in their place."""
+        request = Request(data=data, model="embedded", device="cpu", limit=2)
+        methods = ScenarioRun.open(SST2, request, TINY, tmp_path).methods(ROWS["solvex"])
+        deleted = {metric: (method.metric, method.removal) for metric, method in methods.items()}
+        assert deleted.pop("log-odds") == ("comprehensiveness", "baseline")
+        assert (methods["log-odds"].baseline, methods["log-odds"].output) == ("mask", "log-probability")
+        assert deleted == {
+            "sufficiency": ("sufficiency", "delete"),
+            "aopc-sufficiency": ("sufficiency", "delete"),
+            "comprehensiveness": ("comprehensiveness", "delete"),
+            "aopc-comprehensiveness": ("comprehensiveness", "delete"),
+        }
+
+    def test_stored_rows_are_not_taken_over_when_the_options_of_a_row_change(self, monkeypatch):
+        before = scenario_run._code_of_rows()
+        scenario_run._code_of_rows.cache_clear()
+        monkeypatch.setitem(ROWS, "lime", replace(ROWS["lime"], options={"samples": 10}))
+        assert scenario_run._code_of_rows() != before
+        scenario_run._code_of_rows.cache_clear()
+
     def test_a_row_for_chance_is_always_there(self):
         assert [row.key for row in select_rows(["alti"])] == ["alti", "random"]
         with pytest.raises(OptionError, match="there is no row 'alto'"):
@@ -115,11 +141,11 @@ class TestRows:
 def table_of(rows, inputs=40):
     """A table with these values: title -> metric -> mean, the values scattered a little around it."""
     noise = np.random.default_rng(0).normal(0, 0.01, inputs)
-    made = [
+    table_rows = [
         TableRow(title, {metric: Cell(tuple((mean + noise).tolist())) for metric, mean in metrics.items()})
         for title, metrics in rows.items()
     ]
-    return Table(tuple(made), COLUMNS, tuple(map(str, range(inputs))), PRESETS["aml"], "x", "m", "pad", 0, {})
+    return Table(tuple(table_rows), COLUMNS, tuple(map(str, range(inputs))), PRESETS["aml"], "x", "m", "pad", 0, {})
 
 
 def with_values(key, good, bad):
@@ -180,7 +206,7 @@ class TestClaims:
         seconds = {"paml": both(0.01, 0.01), FAML: both(1.5, 1.6), "sequential-ig": both(6.5, 84.0)}
         judged = table5.claims({ROWS[key].title: value for key, value in seconds.items()})
         assert [claim.verdicts[0].word for claim in judged] == ["holds"] * 4
-        assert len(table5.table_rows({ROWS["paml"].title: seconds["paml"]})[0].cells) == 8
+        assert tuple(table5.table_rows({ROWS["paml"].title: seconds["paml"]})[0].cells) == table5.COLUMNS
 
     def test_agreement(self):
         texts = table3.MARKED_TEXTS["sst"]
@@ -226,7 +252,24 @@ class TestPasses:
 
     def test_a_gradient_is_a_forward_and_a_backward_pass(self):
         count = self.passes("input-x-gradient", {})
-        assert (count.forward, count.backward, count.total) == (2, 2, 4)  # one row verifies that there are gradients
+        assert (count.forward, count.backward, count.total) == (1, 1, 2)
+
+    @pytest.mark.parametrize(
+        ("name", "options", "model_passes", "network_passes"),
+        [
+            ("aml-pretrained", {}, (1, 0), (1, 0)),
+            ("aml-finetuned", {"steps": 3}, (9, 6), (4, 3)),  # a step has the masked input and its inverse
+            ("aml-finetuned", {"steps": 3, "tune": "head"}, (9, 6), (1, 0)),  # the encoder runs once
+            ("marc-instant", {}, None, (1, 0)),
+        ],
+    )
+    def test_passes_through_a_network_of_the_method_are_counted_apart(
+        self, name, options, model_passes, network_passes
+    ):
+        masker = {} if name == "marc-instant" else {"masker": untrained_aml_file(rationales.load())}
+        count = self.passes(name, options | masker)
+        assert (count.network_forward, count.network_backward) == network_passes
+        assert model_passes is None or (count.forward, count.backward) == model_passes
 
     def test_leaving_out_each_of_four_words_needs_no_backward_pass(self):
         count = self.passes("occlusion", {"window": 1})
@@ -252,6 +295,44 @@ class TestRun:
         assert [(row.title, row.cells) for row in again.table.rows] == [
             (row.title, row.cells) for row in report.table.rows
         ]
+
+    def test_maskers_of_another_training_are_not_used(self, data, tmp_path):
+        """As a run with other settings and the same --out leaves them."""
+        lines = []
+        first = ScenarioRun.open(SST2, self.request(data, None, log=lines.append), TINY, tmp_path)
+        (path,) = first.masker_files().of_aml().values()
+        digest = load_aml_masker(path).card.digest
+        first.masker_files().of_aml()
+        assert load_aml_masker(path).card.digest == digest
+        assert not lines
+        plan = replace(TINY.plan, training=replace(TINY.plan.training, learning_rate=1e-3))
+        replace(first, settings=replace(TINY, plan=plan)).masker_files().of_aml()
+        assert len(lines) == 1
+        assert "was trained in another way" in lines[0]
+        assert load_aml_masker(path).card.digest != digest
+
+    def test_marc_instant_has_a_masker_trained_on_the_scenarios_texts(self, data, tmp_path, monkeypatch):
+        lines, trained = [], []
+
+        def train(model, texts, settings, resume):
+            trained.append((len(texts), settings.seed))
+            masker = untrained_masker(model)
+            digest = instant.training_digest(model, texts, settings)
+            return replace(masker, card=replace(masker.card, digest=digest))
+
+        monkeypatch.setattr(instant, "train", train)
+        run = ScenarioRun.open(SST2, self.request(data, None, log=lines.append), TINY, tmp_path)
+        assert run.methods(ROWS["marc-instant"])["log-odds"].masker == ""  # the shipped one is for the embedded model
+        monkeypatch.setattr(scenario_run, "SHIPPED_MASKER", tmp_path / "none")
+        assert run.applies(ROWS["marc-instant"])
+        (path,) = {method.masker for method in run.methods(ROWS["marc-instant"]).values()}
+        assert load_masker(path).card.digest
+        assert run.compute([ROWS["marc-instant"]]).rows[0].cells.keys() == set(COLUMNS)
+        assert trained == [(8, 0)]
+        run.settings = replace(TINY, plan=replace(TINY.plan, marc=TrainSettings(steps=7)))
+        run.methods(ROWS["marc-instant"])
+        assert len(trained) == 2
+        assert "was trained in another way" in lines[-1]
 
     def test_selected_random_scores_are_never_worse_than_drawn_once(self, data, tmp_path):
         run = ScenarioRun.open(SST2, self.request(data, None), TINY, tmp_path)

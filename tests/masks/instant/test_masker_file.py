@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -11,12 +13,23 @@ from families import tiny
 from methods.maskers import text_batch, untrained_masker
 from safetensors import safe_open
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 import rationales
 from rationales.errors import InputError, ModelError, OptionError
 from rationales.masks.instant.masker_file import load_masker
 
 TEXT = "The bread wasn't bad at all!"
+
+
+def with_other_normaliser(tokenizer):
+    """A copy of the tokenizer that makes no lower case of its text, or one that does."""
+    settings = json.loads(tokenizer.backend_tokenizer.to_str())
+    settings["normalizer"] = {"type": "Lowercase"} if settings["normalizer"] is None else None
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    special = {name: getattr(tokenizer, name) for name in names}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(settings)), **special)
 
 
 @pytest.fixture
@@ -105,17 +118,44 @@ class TestRefused:
         with pytest.raises(ModelError, match="damaged"):
             load_masker(path)
 
-    @pytest.mark.parametrize("changed", ["weights", "labels", "baseline", "classes"])
-    def test_a_masker_of_another_model(self, model, changed):
-        masker = untrained_masker(model)
+    REASONS: ClassVar[dict[str, str]] = {
+        "weights": "trained for BertForSequenceClassification, and this is another model, or has other weights",
+        "labels": "trained for a model with the labels LABEL_0, LABEL_1, LABEL_2, and this model has others",
+        "classes": "trained for a model with the labels LABEL_0, LABEL_1, LABEL_2, and this model has others",
+        "tokenizer": "trained for BertForSequenceClassification with another tokenizer than this one",
+        "baseline": "trained for words replaced by the baseline pad, and here they become something else",
+    }
+
+    def other_model(self, changed):
         module, tokenizer = tiny("bert", seed=1) if changed == "weights" else tiny("bert")
         if changed == "classes":
             module, tokenizer = tiny("bert", labels=2)
         if changed == "labels":
             module.config.id2label = {0: "a", 1: "b", 2: "c"}
-        other_model = rationales.load(module, tokenizer, baseline="mask" if changed == "baseline" else None)
+        if changed == "tokenizer":
+            tokenizer = with_other_normaliser(tokenizer)
+        return rationales.load(module, tokenizer, baseline="mask" if changed == "baseline" else None)
+
+    @pytest.mark.parametrize("changed", REASONS)
+    def test_a_masker_of_another_model_with_the_reason(self, model, changed):
+        with pytest.raises(OptionError, match=rf"{self.REASONS[changed]}.*rationales train-masker"):
+            predictions(untrained_masker(model), self.other_model(changed))
+
+    @pytest.mark.parametrize("changed", REASONS)
+    def test_a_file_without_digests_has_no_tokenizer_to_compare_and_one_message(self, model, changed, tmp_path):
+        masker = untrained_masker(model)
+        path = replace(masker, card=replace(masker.card, digests={})).save(tmp_path / "m")
+        with safe_open(path, framework="pt") as file:
+            metadata = json.loads(file.metadata()["masker"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        del metadata["card"]["digests"]
+        save_file(tensors, path, {"masker": json.dumps(metadata)})
+        old, other_model = load_masker(path), self.other_model(changed)
+        if changed == "tokenizer":
+            predictions(old, other_model)
+            return
         with pytest.raises(OptionError, match=r"trained for .*another model.*rationales train-masker"):
-            predictions(masker, other_model)
+            predictions(old, other_model)
 
     def test_a_masker_of_other_units(self, model):
         other_model = rationales.load(*tiny("bert"), unit="token")

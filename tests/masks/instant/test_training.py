@@ -14,6 +14,7 @@ from methods.maskers import KEYWORDS, QUICK, SPARSE, keyword_masker, sentences, 
 
 import rationales
 from rationales.errors import DataError, InputError, ModelError, OptionError
+from rationales.masks.instant import distillation, training
 from rationales.masks.instant.training import TrainSettings, train, validation_loss
 from rationales.masks.optimizer import keep_logit
 from rationales.masks.settings import CLAUSES, ONE_MASK
@@ -87,6 +88,25 @@ class TestKeywords:
         assert card.labels == ("absent", "found")
 
 
+class TestDigest:
+    USUAL = ([*TEXTS, " "], BRIEF, FEW_STEPS)
+
+    def test_it_is_in_the_card_and_can_be_had_without_training(self):
+        assert train_briefly(small(), TEXTS).card.digest == training.training_digest(small(), *self.USUAL)
+
+    @pytest.mark.parametrize("changed", ["texts", "settings", "objective", "model"])
+    def test_it_depends_on_all_that_decides_the_result(self, changed):
+        texts, settings, objective = self.USUAL
+        others = {
+            "texts": (texts[1:], settings, objective),
+            "settings": (texts, replace(settings, seed=1), objective),
+            "objective": (texts, settings, replace(objective, sparsity=3.0)),
+        }
+        model = small(seed=1) if changed == "model" else small()
+        digest = training.training_digest(model, *others.get(changed, self.USUAL))
+        assert digest != training.training_digest(small(), *self.USUAL)
+
+
 class TestRepeatable:
     def test_same_seed_same_bits(self):
         first, second, other_seed = (
@@ -115,6 +135,60 @@ class TestRepeatable:
             with switch():
                 actual = train_briefly(model, TEXTS).network.state_dict()
             assert all(torch.equal(expected[name], actual[name]) for name in expected)
+
+
+class TestInterrupted:
+    SETTINGS = replace(BRIEF, steps=7, inputs=2, validations=3)
+
+    def interrupted(self, state, steps, **arguments):
+        calls = []
+
+        def interrupt(share):
+            calls.append(share)
+            if len(calls) == steps:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            self.run(progress=interrupt, resume=state, **arguments)
+
+    def run(self, objective=FEW_STEPS, settings=SETTINGS, **arguments):
+        """Six texts, one of them held out: a pass over the others has three steps."""
+        return train(small(), [*TEXTS, "Nobody laughed.", "It is a fine day."], settings, objective, **arguments)
+
+    @pytest.mark.parametrize("steps", [2, 4, 5])  # in the first pass, at the end of it, in the second
+    @pytest.mark.parametrize("mask_weight", [0.0, 1.0])
+    def test_training_goes_on_as_if_it_had_not_been(self, tmp_path, monkeypatch, steps, mask_weight):
+        monkeypatch.setattr(training, "SAVE_SECONDS", -1.0)  # after every step
+        objective, state = replace(FEW_STEPS, mask_weight=mask_weight), tmp_path / "m.progress"
+        self.interrupted(state, steps, objective=objective)
+        done = []
+        resumed = self.run(objective, progress=done.append, resume=state)
+        straight = self.run(objective)
+        assert not state.exists()
+        assert done[0] == pytest.approx(steps / 7)  # the step in which it was interrupted is repeated
+        assert resumed.card == straight.card
+        for name, value in straight.network.state_dict().items():
+            assert torch.equal(resumed.network.state_dict()[name], value)
+
+    def test_fields_that_were_optimised_are_not_optimised_again(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(training, "SAVE_SECONDS", -1.0)
+        self.interrupted(tmp_path / "state", 5)
+        counts = []
+        plain = distillation.target_field
+
+        def counted(batch, target, objective):
+            counts.append(batch.inputs)
+            return plain(batch, target, objective)
+
+        monkeypatch.setattr(distillation, "target_field", counted)
+        self.run(resume=tmp_path / "state")
+        assert sum(counts) == 1  # the held-out text
+
+    def test_the_state_of_another_training_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(training, "SAVE_SECONDS", -1.0)
+        self.interrupted(tmp_path / "state", 3)
+        with pytest.raises(OptionError, match="another model, other texts or other settings; delete it"):
+            self.run(settings=replace(self.SETTINGS, seed=1), resume=tmp_path / "state")
 
 
 class TestTheModel:

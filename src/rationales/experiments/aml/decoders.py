@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rationales.experiments.aml.maskers import MaskerPlan
-from rationales.experiments.aml.row_specs import ATTENTION, MethodRow
+from rationales.experiments.aml.row_specs import ATTENTION, MARC_INSTANT, MethodRow
 from rationales.experiments.aml.scenarios import Corpus
 from rationales.experiments.registry import Request
 from rationales.masks.instant.aml.backbone import SMALL
@@ -96,8 +96,8 @@ class DecoderScenario:
         )
 
     def reads(self, spec: MethodRow) -> bool:
-        """Whether the method of a row can read a decoder: not those that look inside an encoder."""
-        return spec.group != ATTENTION and "attention" not in METHODS[spec.method].needs
+        """Whether the method of a row can read a decoder: not those that look inside an encoder, nor MaRC's masker."""
+        return spec.group != ATTENTION and "attention" not in METHODS[spec.method].needs and spec.method != MARC_INSTANT
 
 
 def decoder_scenarios(corpora: Sequence[Corpus], settings: Sequence[str], other_model: bool) -> list[DecoderScenario]:

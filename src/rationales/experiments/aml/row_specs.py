@@ -24,18 +24,32 @@ PAPER, OURS, ATTENTION, CONTROL, SELECTED = "paper", "ours", "attention", "contr
 DECODERS = "decoders"  # rows that only language models can have
 FAML, PAML, RANDOM, DECOMPX, SIG, SOLVEX = "faml", "paml", "random", "decompx", "sequential-ig", "solvex"
 LLM = "llm-ranking"
+MARC_INSTANT = "marc-instant"
+
+
+REFERENCE = "reference"  # value of an option `baseline`: the token that protocol `aml` takes log-odds with
+_ALONE = {"metric": "sufficiency", "removal": "delete"}
+_REMOVED = {"metric": "comprehensiveness", "removal": "delete"}
+SEARCHED_METRICS: Mapping[str, Mapping[str, Any]] = {  # options of Solvex, which searches for what it is measured by
+    "sufficiency": _ALONE,
+    "aopc-sufficiency": _ALONE,
+    "comprehensiveness": _REMOVED,
+    "aopc-comprehensiveness": _REMOVED,
+    "log-odds": {"metric": "comprehensiveness", "output": "log-probability", "baseline": REFERENCE},
+}
 
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A row: a method with its options, with a masker for each metric, or selected by each metric."""
+    """A row: a method with its options, which can differ by metric, as can its masker or the selected candidate."""
 
     key: str
     title: str
     method: str
     group: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    has_masker: bool = False  # trained for the model, by AML
+    metric_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further ones, by metric
+    has_masker: bool = False  # trained for the model, by AML, one for each metric
     long_texts: bool = True  # whether it is feasible on reviews
 
     @property
@@ -44,9 +58,9 @@ class MethodRow:
         return self.group == SELECTED
 
     @property
-    def by_metric(self) -> bool:
-        """Whether the row has other scores for each metric."""
-        return self.has_masker or self.selected
+    def needs_training(self) -> bool:
+        """Whether a network is trained for the model before the row can be computed."""
+        return self.has_masker or self.method == MARC_INSTANT
 
 
 ROWS: dict[str, MethodRow] = {
@@ -57,7 +71,9 @@ ROWS: dict[str, MethodRow] = {
         MethodRow(SIG, "SIG (sequential IG)", "sequential-ig", PAPER),
         MethodRow("alti", "ALTI", "alti", PAPER),
         MethodRow(DECOMPX, "DCMP (DecompX)", "decompx", PAPER),
-        MethodRow(SOLVEX, "SLVX (Solvex), 10 beams", "solvex", PAPER, long_texts=False),
+        MethodRow(
+            SOLVEX, "SLVX (Solvex), 10 beams", "solvex", PAPER, metric_options=SEARCHED_METRICS, long_texts=False
+        ),
         MethodRow("deep-lift", "LIFT (DeepLift)", "deep-lift", PAPER),
         MethodRow("globenc", "GLOB (GlobEnc)", "globenc", PAPER),
         MethodRow("gradient-shap", "SHAP (GradientShap)", "gradient-shap", PAPER),
@@ -66,7 +82,7 @@ ROWS: dict[str, MethodRow] = {
         MethodRow("lime", "LIME", "lime", PAPER),
         MethodRow("marc", "MaRC, default", "marc", OURS),
         MethodRow("words", "MaRC, preset words", "marc", OURS, {"preset": "words"}),
-        MethodRow("marc-instant", "MaRC instant", "marc-instant", OURS),
+        MethodRow(MARC_INSTANT, "MaRC instant", MARC_INSTANT, OURS),
         MethodRow("raw-attention", "raw attention", "raw-attention", ATTENTION),
         MethodRow("attention-rollout", "attention rollout", "attention-rollout", ATTENTION),
         MethodRow("chefer", "Chefer's attribution", "chefer", ATTENTION),

@@ -15,13 +15,24 @@ from typing import Any
 
 from rationales.errors import OptionError, RationalesError
 from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.faithfulness.removal import removal_baseline
 from rationales.evaluation.preparation import PreparedEvaluation, prepare_evaluation
 from rationales.evaluation.scores.cache import model_fingerprint
 from rationales.evaluation.scores.code_fingerprint import code_fingerprint
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.experiments.aml.decoders import DecoderScenario
-from rationales.experiments.aml.maskers import TEXTS, MaskerPlan, train_maskers
-from rationales.experiments.aml.row_specs import COLUMNS, CORRECTED, CORRECTION, METRICS, ROWS, MethodRow, masker_metric
+from rationales.experiments.aml.maskers import TEXTS, MaskerFiles, MaskerPlan
+from rationales.experiments.aml.row_specs import (
+    COLUMNS,
+    CORRECTED,
+    CORRECTION,
+    MARC_INSTANT,
+    METRICS,
+    REFERENCE,
+    ROWS,
+    MethodRow,
+    masker_metric,
+)
 from rationales.experiments.aml.scenarios import DEFAULT_LIMIT, Scenario
 from rationales.experiments.registry import Request
 from rationales.masks.instant.masker_file import SHIPPED_MASKER
@@ -109,15 +120,23 @@ class ScenarioRun:
         versions = {**table.versions, **self.fingerprints}
         return replace(table, metrics=COLUMNS, versions=versions, remarks=(*table.remarks, *remarks))
 
-    def masker_paths(self) -> dict[str, Path]:
-        """Metric -> masker, trained now if there is no file."""
-        texts = self.scenario.corpus.training_texts(self.request.data, TEXTS)
-        name = self.scenario.model_name
-        return train_maskers(self.model, texts, self.settings.plan, self.maskers, name, self.request.seed)
+    def masker_files(self) -> MaskerFiles:
+        """The maskers of the scenario's model, which are trained when they are asked for."""
+        texts, request = self.scenario.corpus.training_texts(self.request.data, TEXTS), self.request
+        name, plan = self.scenario.model_name, self.settings.plan
+        return MaskerFiles(self.model, texts, plan, self.maskers, name, request.seed, request.log)
+
+    def marc_options(self) -> dict[str, str]:
+        """The masker of marc-instant for the model as an option: the shipped one, or one that is trained now."""
+        if self.model.name == EMBEDDED and SHIPPED_MASKER.is_file():
+            return {}
+        return {"masker": str(self.masker_files().of_marc())}
 
     def methods(self, spec: MethodRow) -> dict[str, Method]:
         """Metric -> the method whose scores are measured by it."""
         options = {**spec.options, **self.further_options(spec)}
+        if spec.method == MARC_INSTANT:
+            options |= self.marc_options()
         metrics = self.settings.selected_metrics if spec.selected else METRICS
         if not spec.has_masker:
             if spec.selected:
@@ -126,8 +145,8 @@ class ScenarioRun:
                     metric: selected_by_metric(spec.method, metric, options=options, computed=computed)
                     for metric in metrics
                 }
-            return dict.fromkeys(METRICS, build(spec.method, options))
-        paths = self.masker_paths()
+            return {metric: build(spec.method, {**options, **self.metric_options(spec, metric)}) for metric in METRICS}
+        paths = self.masker_files().of_aml()
         if spec.method == "aml-finetuned":
             options |= self.settings.plan.finetuning
         methods = {}
@@ -138,17 +157,22 @@ class ScenarioRun:
                 methods[metric] = build(spec.method, {**options, **selection, "masker": str(paths[source])})
         return methods
 
+    def metric_options(self, spec: MethodRow, metric: str) -> dict[str, Any]:
+        """Options of a row for a metric alone; the token that log-odds are taken with by its name in this model."""
+        options = dict(spec.metric_options.get(metric, {}))
+        if options.get("baseline") == REFERENCE:
+            options["baseline"] = removal_baseline(self.model, REFERENCE)
+        return options
+
     def further_options(self, spec: MethodRow) -> dict[str, Any]:
         """Options of a row beside its own: of all scenarios, and of this data set."""
         options = self.settings.options
         return {**options.get(spec.key, {}), **options.get(f"{spec.key}@{self.scenario.corpus.key}", {})}
 
     def applies(self, spec: MethodRow) -> bool:
-        """Whether the row can be computed: marc-instant has a masker for one model, Solvex takes hours on reviews."""
+        """Whether the row can be computed: Solvex takes hours on reviews, and no encoder can rank words itself."""
         if f"{spec.key}@{self.scenario.corpus.key}" in self.settings.left_out or not self.scenario.reads(spec):
             return False
-        if spec.method == "marc-instant":
-            return self.model.name == EMBEDDED and SHIPPED_MASKER.is_file()
         has_options = f"{spec.key}@{self.scenario.corpus.key}" in self.settings.options
         return spec.long_texts or has_options or self.scenario.corpus.max_words is None
 
@@ -196,9 +220,9 @@ class ScenarioRun:
 
 @functools.cache
 def _code_of_rows() -> str:
-    """Fingerprint of the code of all methods of the tables."""
+    """Fingerprint of the rows of the tables and of the code of all their methods."""
     names = sorted({row.method for row in ROWS.values()})
-    code = "".join(code_fingerprint(METHODS[name]) for name in names)
+    code = "".join([*(code_fingerprint(METHODS[name]) for name in names), repr(list(ROWS.values()))])
     return hashlib.blake2b(code.encode(), digest_size=8).hexdigest()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rationales.evaluation.entries import MethodEntry, resolve_entries
 from rationales.evaluation.tables.statistics import compare
 from rationales.evaluation.tables.table import Table, TableRow, short
-from rationales.experiments.aml.maskers import TEXTS, train_maskers
+from rationales.experiments.aml.maskers import TEXTS, MaskerFiles
 from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, masker_folder
 from rationales.experiments.aml.scenarios import CORPORA, Scenario, check_names
 from rationales.experiments.claims import ClaimVerdict, PaperClaim, claims_markdown
@@ -62,7 +62,7 @@ def reproduce(request: Request, settings: StudySettings | None = None) -> Experi
             losses = replace(settings.plan.losses, **changes)
             plan = replace(settings.plan, losses=losses, metrics=METRICS)
             name = "-".join([run.scenario.model_name, *([ablation.key] if ablation.weight else [])])  # as in Table 1
-            paths = train_maskers(run.model, texts, plan, folder, name, request.seed)
+            paths = MaskerFiles(run.model, texts, plan, folder, name, request.seed, request.log).of_aml()
             for finetuned in (True, False):
                 method = "aml-finetuned" if finetuned else "aml-pretrained"
                 options = dict(plan.finetuning) if finetuned else {}

@@ -6,7 +6,7 @@ mark. Training on the loss would lose it. Each text is optimised once, at its fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -28,11 +28,12 @@ OTHER_TARGET_PURPOSE = 4  # key of this random stream, so that no random number 
 
 @dataclass(eq=False)
 class FieldDistillation:
-    """Optimised fields by bucket, computed at their first use."""
+    """Optimised fields of the buckets of some texts, computed at their first use."""
 
     objective: MaskSettings
     other_target_share: float  # share of texts whose target is another class than the predicted one
-    bucket_fields: dict[int, _BucketFields] = field(default_factory=dict)
+    stored_fields: dict[str, Tensor] = field(default_factory=dict)  # what `tensors` gave in an earlier run
+    bucket_fields: dict[int, _BucketFields] = field(default_factory=dict)  # by the number of the bucket
 
     def loss(self, network: MaskerNetwork, bucket: LengthBucket, group: Sequence[int]) -> Tensor:
         """(I,): mean squared difference between the predicted and the optimised field."""
@@ -43,7 +44,9 @@ class FieldDistillation:
         return mean_over_masks(mean_over_units((z - target_fields).square(), batch), batch)
 
     def _fields_of(self, bucket: LengthBucket, group: Sequence[int]) -> _BucketFields:
-        stored = self.bucket_fields.setdefault(id(bucket), _BucketFields.empty(bucket, self.other_target_share))
+        if bucket.number not in self.bucket_fields:
+            self.bucket_fields[bucket.number] = _BucketFields.of(bucket, self.other_target_share, self.stored_fields)
+        stored = self.bucket_fields[bucket.number]
         full_bucket = bucket.batch.device.type == "cuda"  # where many inputs at once are faster
         requested = range(bucket.batch.inputs) if full_bucket else group
         missing = [number for number in requested if not stored.known[number]]
@@ -57,19 +60,28 @@ class FieldDistillation:
                 stored.known[number] = True
         return stored
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields so far, for `stored_fields` of a training that goes on."""
+        fields_of_run = {f"field.{number}": fields.field for number, fields in self.bucket_fields.items()}
+        known = {f"known.{number}": torch.tensor(fields.known) for number, fields in self.bucket_fields.items()}
+        return self.stored_fields | fields_of_run | known
+
 
 @dataclass(eq=False)
 class _BucketFields:
-    bucket: LengthBucket  # keeps the bucket alive, so that its id stays unique
     field: Tensor  # (M, n)
     target: Tensor  # (I,)
     known: list[bool]
 
     @classmethod
-    def empty(cls, bucket: LengthBucket, other_target_share: float) -> _BucketFields:
-        batch = bucket.batch
+    def of(cls, bucket: LengthBucket, other_target_share: float, stored: Mapping[str, Tensor]) -> _BucketFields:
+        """The stored fields of a bucket, or none yet."""
+        batch, known = bucket.batch, stored.get(f"known.{bucket.number}")
         target = draw_targets(batch, bucket.predicted_labels, other_target_share)
-        return cls(bucket, batch.zeros()[: batch.masks], target, [False] * batch.inputs)
+        values = batch.zeros()[: batch.masks]
+        if known is None:
+            return cls(values, target, [False] * batch.inputs)
+        return cls(stored[f"field.{bucket.number}"].to(values), target, known.tolist())
 
 
 def _mask_numbers(bucket: LengthBucket, group: Sequence[int]) -> Tensor:

@@ -18,6 +18,11 @@ BUCKET_SIZE = 256  # texts
 MIXED_BUCKETS = 8  # buckets whose groups are shuffled together
 
 
+def without_repetitions(texts: Sequence[str | tuple[str, str]]) -> list[str | tuple[str, str]]:
+    """The texts that are not empty, each once."""
+    return list(dict.fromkeys(text for text in texts if not isinstance(text, str) or text.strip()))
+
+
 @dataclass(frozen=True, eq=False)
 class LengthBucket:
     """Texts of similar length as one batch, with the model's predictions."""
@@ -25,6 +30,7 @@ class LengthBucket:
     batch: TextBatch
     predicted_labels: Tensor  # (inputs,)
     token_counts: list[int]  # per input, over all of its segments
+    number: int = 0  # among the buckets of the same texts
 
     def groups(self, inputs: int, tokens: int, order: Sequence[int] | None = None) -> Iterator[list[int]]:
         """Groups of input numbers: at most `inputs` inputs and `tokens` tokens with padding each."""
@@ -50,7 +56,7 @@ class LengthBuckets:
     def bucket(self, number: int) -> LengthBucket | None:
         """Bucket of this number; None if it is empty."""
         if number not in self.buckets:
-            self.buckets[number] = self._make_bucket(self.texts[number])
+            self.buckets[number] = self._make_bucket(number)
         return self.buckets[number]
 
     def random_groups(
@@ -67,7 +73,8 @@ class LengthBuckets:
             for index in torch.randperm(len(groups), generator=generator).tolist():
                 yield groups[index]
 
-    def _make_bucket(self, sources: Sequence[TextInput]) -> LengthBucket | None:
+    def _make_bucket(self, number: int) -> LengthBucket | None:
+        sources = self.texts[number]
         encoded = [encoded_text for source in sources if (encoded_text := self._encode_or_none(source)) is not None]
         if not encoded:
             return None
@@ -78,9 +85,9 @@ class LengthBuckets:
             title = encoded[non_finite[0]].source.title
             raise InputError(f"the model gives NaN or infinite logits for {title}; check its weights")
         token_counts = [0] * batch.inputs
-        for number, cost in zip(batch.rows.input.tolist(), batch.cost(), strict=True):
-            token_counts[number] += cost
-        return LengthBucket(batch, probabilities.argmax(-1), token_counts)
+        for input_number, cost in zip(batch.rows.input.tolist(), batch.cost(), strict=True):
+            token_counts[input_number] += cost
+        return LengthBucket(batch, probabilities.argmax(-1), token_counts, number)
 
     def _encode_or_none(self, source: TextInput) -> EncodedText | None:
         try:

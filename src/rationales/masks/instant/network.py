@@ -18,6 +18,7 @@ from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 from rationales.errors import ModelError
 from rationales.masks.objective import mask_rows
 from rationales.masks.settings import MaskSettings
+from rationales.models.batch.execution import record_network_passes
 from rationales.models.batch.rows import Block
 from rationales.models.text.batch import TextBatch
 from rationales.models.text.hidden_states import HiddenStates, hidden_states
@@ -91,6 +92,7 @@ class MaskerNetwork(nn.Module):
         for layer in self.layers:
             hidden = layer(hidden, attended)
         hidden = self.final_norm(hidden)
+        record_network_passes(len(hidden), hidden)
         w_offset, sigma_output = self.output_head(hidden).unbind(-1)
         return torch.stack([torch.einsum("rtd,rd->rt", hidden, self.class_query(target)) + w_offset, sigma_output], -1)
 

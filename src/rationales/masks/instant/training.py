@@ -7,19 +7,24 @@ explained. All randomness is a function of the seed and the texts.
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rationales.errors import DataError, InputError, OptionError
+from rationales.masks.instant.aml.training.progress_file import SAVE_SECONDS, ProgressFile
 from rationales.masks.instant.distillation import FieldDistillation, draw_targets
-from rationales.masks.instant.length_buckets import LengthBucket, LengthBuckets
+from rationales.masks.instant.length_buckets import LengthBucket, LengthBuckets, without_repetitions
 from rationales.masks.instant.masker_file import Masker, MaskerCard
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape, predict_parameters
 from rationales.masks.objective import Problem
@@ -27,10 +32,11 @@ from rationales.masks.optimize import fast_precision
 from rationales.masks.optimizer import losses
 from rationales.masks.settings import CLAUSES, MaskSettings
 from rationales.models.text.batch import TextBatch
-from rationales.models.text.fingerprint import fingerprint
+from rationales.models.text.fingerprint import digests, fingerprint, model_digest
 from rationales.models.text.model import TextModel
 from rationales.options import check_settings, option
 
+RANDOM_STATE = "random_state"  # name of the generator's state among the tensors of an unfinished training
 POSITIVE = ("steps", "inputs", "tokens", "learning_rate", "held_out", "validations", "width", "layers", "heads")
 
 
@@ -80,18 +86,18 @@ def train(
     objective: MaskSettings = CLAUSES,
     progress: Callable[[float], None] | None = None,
     on_validation: Callable[[ValidationResult], None] | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Masker:
     """Train a masker for `model` on texts without labels; the model is left unchanged.
 
     Empty texts and duplicates are left out. On the CPU the same seed gives the same bits, unless `minutes` ends the
-    training.
+    training. `resume`: file with the state of an unfinished training, which goes on, and is removed at the end.
     """
     settings = settings or TrainSettings()
-    objective = objective.on(None)
-    if objective.mask_weight:
-        objective = replace(objective, warmup_steps=0, anchor=0.0)
+    objective = _training_objective(objective)
     start_time = time.monotonic()
-    distinct_texts = list(dict.fromkeys(text for text in texts if not isinstance(text, str) or text.strip()))
+    distinct_texts = without_repetitions(texts)
+    digest = training_digest(model, texts, settings, objective)
     generator = torch.Generator().manual_seed(settings.seed)
     order = torch.randperm(len(distinct_texts), generator=generator).tolist()
     sources = [model.read(distinct_texts[number], None) for number in order]
@@ -102,9 +108,10 @@ def train(
             raise DataError("there are no texts to train a masker on; give some that are not empty")
         validation_buckets[0].batch.check_gradients()
         network = _new_network(validation_buckets[0].batch, settings)
+        state = ProgressFile(None if resume is None else Path(resume), digest)
         training_run = _TrainingRun(network, settings, objective, validation_buckets, start_time)
         buckets = LengthBuckets(model, sources[held_out:], settings.seed)
-        figures = training_run.run(buckets, generator, progress, on_validation)
+        figures = training_run.run(buckets, generator, state, progress, on_validation)
         card = MaskerCard(
             fingerprint=fingerprint(validation_buckets[0].batch),
             model=model.name,
@@ -113,8 +120,32 @@ def train(
             labels=model.labels,
             objective=objective,
             training={"texts": len(distinct_texts) - held_out, "held_out": held_out, "seed": settings.seed} | figures,
+            digest=digest,
+            digests=digests(validation_buckets[0].batch),
         )
     return Masker(network.requires_grad_(False).eval(), card)
+
+
+def training_digest(
+    model: TextModel,
+    texts: Sequence[str | tuple[str, str]],
+    settings: TrainSettings | None = None,
+    objective: MaskSettings = CLAUSES,
+) -> str:
+    """Hash of all that decides the masker of `train`, as its card has it."""
+    decisive = (
+        model_digest(model),
+        without_repetitions(texts),
+        settings or TrainSettings(),
+        _training_objective(objective),
+    )
+    return hashlib.blake2b(repr(decisive).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _training_objective(objective: MaskSettings) -> MaskSettings:
+    """The objective for texts; one with the loss of the mask itself has no warm-up, and no anchor to its gradients."""
+    objective = objective.on(None)
+    return replace(objective, warmup_steps=0, anchor=0.0) if objective.mask_weight else objective
 
 
 def validation_loss(masker: Masker, model: TextModel, texts: Sequence[str | tuple[str, str]]) -> float:
@@ -148,8 +179,11 @@ class _TrainingRun:
     best: float = math.inf
     best_step: int = 0
     best_state: dict[str, Tensor] = field(default_factory=dict)
+    pass_step: int = 0  # first step of the current pass over the texts
+    pass_random_state: Tensor | None = None  # of the generator, before this pass
 
     def __post_init__(self) -> None:
+        self.saved_time = time.monotonic()
         self.distillation = FieldDistillation(self.objective, self.settings.other_target_share)
         self.validation_distillation = FieldDistillation(self.objective, 0.0)
 
@@ -157,6 +191,7 @@ class _TrainingRun:
         self,
         buckets: LengthBuckets,
         generator: torch.Generator,
+        state: ProgressFile,
         progress: Callable[[float], None] | None,
         on_validation: Callable[[ValidationResult], None] | None,
     ) -> dict[str, Any]:
@@ -165,10 +200,12 @@ class _TrainingRun:
         matrices, vectors = ([weight for weight in weights if (weight.dim() > 1) is wide] for wide in (True, False))
         decayed = {"params": matrices, "weight_decay": self.settings.weight_decay}
         optimiser = torch.optim.AdamW([decayed, {"params": vectors, "weight_decay": 0.0}])
+        self._continue(state, optimiser, generator)
         done = 0.0
         while done < 1:
-            first_step = self.step
-            for bucket, group in buckets.random_groups(self.settings.inputs, self.settings.tokens, generator):
+            self.pass_random_state = generator.get_state()
+            groups = buckets.random_groups(self.settings.inputs, self.settings.tokens, generator)
+            for bucket, group in islice(groups, self.step - self.pass_step, None):
                 for parameter, gradient in zip(weights, self._gradients(weights, bucket, group), strict=True):
                     parameter.grad = gradient
                 torch.nn.utils.clip_grad_norm_(weights, 1.0)
@@ -183,11 +220,15 @@ class _TrainingRun:
                     self._validate_and_report(done, on_validation)
                 if done >= 1:
                     break
-            if self.step == first_step:
+                if time.monotonic() - self.saved_time > SAVE_SECONDS:
+                    self._save(state, optimiser)
+            if self.step == self.pass_step:
                 raise DataError("the tokenizer returns no tokens for any of the training texts")
+            self.pass_step = self.step
         if not self.best_state:
             raise InputError("the training found no finite loss; lower learning_rate, or check the model's weights")
         self.network.load_state_dict(self.best_state)
+        state.delete()
         return {"steps": self.step, "best_step": self.best_step, "held_out_loss": round(self.best, 6)}
 
     def _gradients(self, weights: Sequence[Tensor], bucket: LengthBucket, group: list[int]) -> tuple[Tensor, ...]:
@@ -208,6 +249,29 @@ class _TrainingRun:
         gradients = group_batch.fit(compute_gradients)
         bucket.batch.budget = group_batch.budget  # a size that did not fit is not tried again
         return gradients
+
+    def _save(self, state: ProgressFile, optimiser: torch.optim.Optimizer) -> None:
+        if state.path is None or self.pass_random_state is None:
+            return
+        seconds = time.monotonic() - self.start_time
+        values = {"step": self.step, "pass_step": self.pass_step, "validated": self.validated, "seconds": seconds}
+        best = {"best": None if math.isinf(self.best) else self.best, "best_step": self.best_step}
+        further = self.distillation.tensors() | {RANDOM_STATE: self.pass_random_state}
+        state.put_training(self.network, optimiser, self.best_state, values | best, further)
+        self.saved_time = time.monotonic()
+
+    def _continue(self, state: ProgressFile, optimiser: torch.optim.Optimizer, generator: torch.Generator) -> None:
+        """Take over what an interrupted training stored."""
+        values, best_state = state.take_training(self.network, optimiser)
+        if not values:
+            return
+        further = state.further()
+        generator.set_state(further.pop(RANDOM_STATE))
+        self.distillation.stored_fields = further
+        self.step, self.pass_step, self.validated = values["step"], values["pass_step"], values["validated"]
+        self.start_time -= values["seconds"]
+        self.best = math.inf if values["best"] is None else values["best"]
+        self.best_step, self.best_state = values["best_step"], best_state
 
     def _validate_and_report(self, progress: float, on_validation: Callable[[ValidationResult], None] | None) -> None:
         self.validated = int(progress * self.settings.validations)

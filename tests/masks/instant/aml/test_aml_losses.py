@@ -192,5 +192,5 @@ def test_a_long_text_has_the_mean_prediction_of_its_segments():
         target = probabilities.argmax(-1)
         masked, _ = Replacement.of(batch, settings).predictions(everything, target, 0)
         assert torch.allclose(masked.log_p.exp(), probabilities, atol=1e-5)
-        rest = 1 - probabilities.gather(1, target[:, None]).squeeze(1)
-        assert torch.allclose(masked.log_not_target.exp(), rest, atol=1e-5)
+        not_target = 1 - probabilities.gather(1, target[:, None]).squeeze(1)
+        assert torch.allclose(masked.log_not_target.exp(), not_target, atol=1e-5)

@@ -88,17 +88,17 @@ class TestRefusedWithTheReason:
         core = tokenizer_of("bert").backend_tokenizer
         core.add_tokens(["soup"])
         named = {name: getattr(tokenizer, name) for name in ("pad_token", "unk_token", "mask_token")}
-        other = PreTrainedTokenizerFast(tokenizer_object=core, **named)
+        extended = PreTrainedTokenizerFast(tokenizer_object=core, **named)
         with pytest.raises(OptionError, match="with another tokenizer"):
-            maps(masker, rationales.load(module, other))
+            maps(masker, rationales.load(module, extended))
 
     def test_other_units(self, masker):
         with pytest.raises(OptionError, match="for words, and here each token is a unit"):
             maps(masker, rationales.load(*tiny("bert"), unit="token"))
 
     def test_another_baseline_is_no_other_model(self, masker, model):
-        other = rationales.load(*tiny("bert"), baseline="mask")
-        assert torch.equal(maps(masker, model), maps(masker, other))
+        mask_baseline = rationales.load(*tiny("bert"), baseline="mask")
+        assert torch.equal(maps(masker, model), maps(masker, mask_baseline))
 
     def test_a_masker_of_the_other_kind(self, model, tmp_path):
         marc, aml = tmp_path / "marc.safetensors", tmp_path / "aml.safetensors"

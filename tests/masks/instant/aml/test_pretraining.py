@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,9 +14,10 @@ from methods.maskers import KEYWORDS, sentences
 
 import rationales
 from rationales.errors import DataError, OptionError
-from rationales.masks.instant.aml.pretraining import pretrain, pretrain_for_metrics
+from rationales.masks.instant.aml import pretraining
+from rationales.masks.instant.aml.pretraining import pretrain, pretrain_for_metrics, training_digest
 from rationales.masks.instant.aml.settings import AmlLosses, AmlTraining
-from rationales.masks.instant.aml.training import weight_search
+from rationales.masks.instant.aml.training import training_run, weight_search
 from rationales.masks.instant.aml.training.weight_search import WeightTrial, run_search, sampler_name, suggest
 
 BRIEF = AmlTraining(
@@ -110,6 +112,30 @@ def test_the_card_says_what_random_scores_have_and_how_far_apart_scores_are(mode
     assert training["random_value"] == train(model).card.training["random_value"]
 
 
+class TestDigest:
+    def test_it_is_in_the_card_and_can_be_had_without_training(self, model):
+        digest = training_digest(model, [*TEXTS, " ", TEXTS[0]], BRIEF, LOSSES, tiny_backbone(width=16))
+        assert train(model).card.digest == digest
+        assert train(model, replace(BRIEF, minutes=9, metric="sufficiency")).card.digest == digest
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"texts": TEXTS[1:]},
+            {"settings": replace(BRIEF, epochs=2)},
+            {"settings": replace(BRIEF, seed=1)},
+            {"losses": replace(LOSSES, target="one-hot")},
+            {"backbone": tiny_backbone(width=16, seed=1)},
+            {"model": rationales.load(*keyword_model(*KEYWORDS), unit="token")},
+        ],
+    )
+    def test_it_depends_on_all_that_decides_the_result(self, model, change):
+        usual = {"model": model, "texts": TEXTS, "settings": BRIEF, "losses": LOSSES}
+        usual["backbone"] = tiny_backbone(width=16)
+        assert training_digest(**usual) == training_digest(**usual)
+        assert training_digest(**(usual | change)) != training_digest(**usual)
+
+
 def test_early_stopping(model):
     masker = train(model, replace(BRIEF, epochs=40, patience=2, learning_rate=1e-9))
     assert masker.card.training["epochs"] == 3  # nothing changes after the first
@@ -152,6 +178,25 @@ class TestInterrupted:
         assert [(result.phase, result.number) for result in later] == [("training", 3)]
         assert later[-1].remaining_seconds == 0
 
+    def test_a_backbone_of_the_same_name_with_other_weights_is_another_training(self, model, tmp_path):
+        for number in range(2):
+            encoder, tokenizer = tiny_backbone(width=16, seed=number)
+            for part in (encoder, tokenizer):
+                part.save_pretrained(tmp_path / str(number) / "encoder")
+
+        def run(number, on_epoch=None):
+            backbone = tmp_path / str(number) / "encoder"
+            pretrain(model, TEXTS, BRIEF, LOSSES, backbone=backbone, resume=tmp_path / "state", on_epoch=on_epoch)
+
+        def interrupt(_result):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(0, interrupt)
+        with pytest.raises(OptionError, match="another model, other texts or other settings"):
+            run(1)
+        run(0)
+
     def test_the_state_of_another_training_is_refused(self, model, tmp_path):
         def interrupt(result):
             if result.number == 2:
@@ -164,6 +209,71 @@ class TestInterrupted:
         (tmp_path / "state").write_text("nonsense")
         with pytest.raises(OptionError, match="not the state of a training"):
             train(model, resume=tmp_path / "state")
+
+
+class TestRemainingTime:
+    """A fake clock: 100 s until the first step, 10 s for an epoch or a trial of one epoch."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch):
+        clock = SimpleNamespace(now=0.0)
+        clock.monotonic = lambda: clock.now
+        for module in (pretraining, training_run):
+            monkeypatch.setattr(module, "time", clock)
+        plain_backbone, plain_epoch = pretraining.make_backbone, training_run.TrainingRun._epoch
+
+        def slow_backbone(*arguments):
+            clock.now += 100
+            return plain_backbone(*arguments)
+
+        def slow_epoch(*arguments):
+            clock.now += 10
+            return plain_epoch(*arguments)
+
+        monkeypatch.setattr(pretraining, "make_backbone", slow_backbone)
+        monkeypatch.setattr(training_run.TrainingRun, "_epoch", slow_epoch)
+        return clock
+
+    @pytest.mark.usefixtures("clock")
+    def test_loading_is_not_taken_for_the_speed_of_training(self, model):
+        results = []
+        train(model, on_epoch=results.append)
+        assert [result.remaining_seconds for result in results] == [20, 10, 0]
+        assert [result.seconds for result in results] == [110, 120, 130]
+
+    @pytest.mark.usefixtures("clock")
+    def test_nor_are_epochs_of_an_interrupted_training(self, model, tmp_path):
+        def interrupt(result):
+            if result.number == 2:
+                raise KeyboardInterrupt
+
+        settings = replace(BRIEF, epochs=4)
+        with pytest.raises(KeyboardInterrupt):
+            train(model, settings, resume=tmp_path / "state", on_epoch=interrupt)
+        results = []
+        train(model, settings, resume=tmp_path / "state", on_epoch=results.append)
+        assert [(result.number, result.remaining_seconds) for result in results] == [(3, 10), (4, 0)]
+
+    @pytest.mark.usefixtures("clock")
+    def test_networks_of_the_best_trials_are_counted(self, model):
+        """Two trials of half the texts, one epoch each, and 2 networks of 2 epochs: 5 epochs' worth in 6 steps."""
+        results = []
+        settings = replace(BRIEF, trials=2, finalists=2, epochs=2, patience=0, search="random")
+        train(model, settings, on_epoch=results.append)
+        assert [(result.phase, result.network, result.networks) for result in results] == [
+            ("search", 1, 1), ("search", 1, 1), ("training", 1, 2), ("training", 1, 2), ("training", 2, 2),
+            ("training", 2, 2),
+        ]  # fmt: skip
+        epochs = [0.5, 1, 2, 3, 4, 5]  # of training, in 10, 20, ... seconds
+        expected = [(5 - done) * 10 * (step + 1) / done for step, done in enumerate(epochs)]
+        assert [result.remaining_seconds for result in results] == pytest.approx(expected)
+
+    @pytest.mark.usefixtures("clock")
+    def test_never_more_than_the_time_limit_leaves(self, model):
+        results = []
+        train(model, replace(BRIEF, epochs=50, patience=0, minutes=2), on_epoch=results.append)
+        assert [result.seconds for result in results] == [110, 120, 130]
+        assert [result.remaining_seconds for result in results] == [10, 0, 0]
 
 
 class TestSearch:

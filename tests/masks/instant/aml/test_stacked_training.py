@@ -134,7 +134,7 @@ def test_losses_and_gradients_are_those_of_each_network(model):
         problem = group.problem(losses[0], None)
         maps = torch.rand(2, *problem.real.shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
         together = stacked_losses(problem, maps, losses)
-        in_turn = torch.stack([problem.losses(maps[number], own, 0) for number, own in enumerate(losses)])
+        in_turn = torch.stack([problem.losses(map_, loss, 0) for map_, loss in zip(maps, losses, strict=True)])
         assert torch.allclose(together, in_turn, atol=1e-6)
         gradients = [torch.autograd.grad(values.sum(), maps)[0] for values in (together, in_turn)]
         assert torch.allclose(*gradients, atol=1e-6)

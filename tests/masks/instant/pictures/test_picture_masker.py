@@ -29,7 +29,6 @@ from rationales.methods import build
 from rationales.models.classes import explained_output
 from rationales.models.image.loading import from_module
 from rationales.pipeline.explain import explain
-from rationales.pipeline.scoring import depends_on_baselines
 
 OBJECTIVE = replace(IMAGE, cell=2, initial_sigma=6.0)
 BRIEF = PictureTrainSettings(steps=24, inputs=4, width=8, blocks=1, held_out=4, validations=2, learning_rate=1e-2)
@@ -38,8 +37,8 @@ BRIEF = PictureTrainSettings(steps=24, inputs=4, width=8, blocks=1, held_out=4, 
 def pictures(count, seed=0):
     """Scenes with a red square at random places."""
     generator = np.random.default_rng(seed)
-    places = generator.integers(0, SIDE - 10, (count, 2))
-    return [scene(int(top), int(left), seed=number) for number, (top, left) in enumerate(places)]
+    corners = generator.integers(0, SIDE - 10, (count, 2))
+    return [scene(int(top), int(left), seed=number) for number, (top, left) in enumerate(corners)]
 
 
 class Shared(nn.Module):
@@ -131,9 +130,9 @@ class TestInvariants:
         assert np.corrcoef(forward.scores, back.scores)[0, 1] < 0
 
     def test_no_baselines_are_chosen_without_refinement(self):
-        assert not depends_on_baselines(build("marc-instant", {}))
-        assert depends_on_baselines(build("marc-instant", {"refine": 3}))
-        assert depends_on_baselines(build("marc", {}))
+        assert not build("marc-instant", {}).depends_on_baselines
+        assert build("marc-instant", {"refine": 3}).depends_on_baselines
+        assert build("marc", {}).depends_on_baselines
 
 
 class TestFeatures:
@@ -187,8 +186,8 @@ class TestFeatures:
         assert other_passes
         assert torch.equal(actual.logits, expected.logits)
         for name in ("maps", "gradients"):
-            for found, wanted in zip(getattr(actual, name), getattr(expected, name), strict=True):
-                assert found is None if wanted is None else torch.equal(found, wanted)
+            for value, reference in zip(getattr(actual, name), getattr(expected, name), strict=True):
+                assert value is None if reference is None else torch.equal(value, reference)
 
 
 class TestFile:
@@ -198,8 +197,8 @@ class TestFile:
             torch.testing.assert_close(before, after)
 
     def test_half_precision_is_half_as_large(self, masker, tmp_path):
-        whole, half = masker.save(tmp_path / "whole"), masker.save(tmp_path / "half", half=True)
-        assert half.stat().st_size < whole.stat().st_size
+        single, half = masker.save(tmp_path / "single"), masker.save(tmp_path / "half", half=True)
+        assert half.stat().st_size < single.stat().st_size
 
     def test_another_model_is_refused(self, file):
         with pytest.raises(OptionError, match="another model"):
@@ -239,11 +238,11 @@ class TestTraining:
 
         settings, state = replace(BRIEF, steps=6, validations=3), tmp_path / "m.progress"
         monkeypatch.setattr(training, "SAVE_SECONDS", -1.0)  # after every step
-        seen = []
+        shares_done = []
 
-        def interrupt(done):
-            seen.append(done)
-            if len(seen) == 4:
+        def interrupt(share_done):
+            shares_done.append(share_done)
+            if len(shares_done) == 4:
                 raise InterruptionError
 
         with pytest.raises(InterruptionError):

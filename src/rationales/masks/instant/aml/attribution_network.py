@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.masks.instant.aml.unit_alignment import BackboneRows
+from rationales.models.batch.execution import record_network_passes
 
 
 class AttributionNetwork(nn.Module):
@@ -64,6 +65,7 @@ class AttributionNetwork(nn.Module):
         if rows.types is not None and getattr(self.encoder.config, "type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = torch.cat([rows.types, torch.zeros_like(rows.types[:, :1])], 1)
         states: Tensor = self.encoder(inputs_embeds=words, **arguments)[0]
+        record_network_passes(len(words), states)
         return states
 
     def token_scores(self, states: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def to_rows(batch: TextBatch, values: Tensor) -> Tensor:
 def check_metric(metric: str) -> None:
     """Raise an OptionError unless there is a metric of this name here."""
     if metric not in HIGHER_IS_BETTER:
-        raise OptionError(f"a checkpoint is selected by one of {', '.join(EXAMPLE_METRICS)}, not {metric!r}")
+        raise OptionError(f"a metric to select by is one of {', '.join(EXAMPLE_METRICS)}, not {metric!r}")
 
 
 def measure_examples(batch: TextBatch, scores: Tensor, target: Tensor, metric: str) -> Tensor:

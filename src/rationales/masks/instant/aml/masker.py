@@ -27,6 +27,7 @@ from rationales.masks.instant.aml.backbone import (
 from rationales.masks.instant.aml.masking import MapProblem
 from rationales.masks.instant.aml.settings import AmlLosses
 from rationales.masks.instant.aml.unit_alignment import BackboneRows, read_windows
+from rationales.masks.instant.masker_file import digest_in_header
 from rationales.models.text.batch import TextBatch
 from rationales.models.weights_digest import weights_digest
 
@@ -49,6 +50,7 @@ class AmlCard:
     losses: AmlLosses
     backbone: str
     training: dict[str, Any]  # data, metric and figures of the training, for information only
+    digest: str = ""  # of all that decided the training but its metric; older files have none
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +184,11 @@ def _load(path: Path, _changed: int, _size: int, device: torch.device) -> AmlMas
     network = network.requires_grad_(False).eval().to(device)
     backbone = Backbone(network.encoder, tokenizer, card.backbone, stored is None, bool(shared))
     return AmlMasker(network, backbone, card)
+
+
+def stored_digest(path: str | os.PathLike[str]) -> str:
+    """The digest in the card of a masker's file; empty if it has none, or cannot be read."""
+    return digest_in_header(path, HEADER)
 
 
 def share_embeddings(network: AttributionNetwork, batch: TextBatch) -> None:

@@ -8,6 +8,7 @@ of the seed and the texts; on the CPU an interrupted training that goes on gives
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,8 @@ from pathlib import Path
 import torch
 
 from rationales.errors import DataError
-from rationales.masks.instant.aml.backbone import OWN, BackboneSource, make_backbone
+from rationales.masks.instant.aml.backbone import OWN, Backbone, BackboneSource, make_backbone
+from rationales.masks.instant.aml.example_metrics import EXAMPLE_METRICS
 from rationales.masks.instant.aml.masker import (
     AmlCard,
     AmlMasker,
@@ -32,8 +34,11 @@ from rationales.masks.instant.aml.training.progress_file import ProgressFile
 from rationales.masks.instant.aml.training.stacked_training import train_maskers_together
 from rationales.masks.instant.aml.training.training_run import EpochResult, TrainingRun, seeded
 from rationales.masks.instant.aml.training.training_texts import TrainingTexts
+from rationales.masks.instant.length_buckets import without_repetitions
 from rationales.models.text.batch import TextBatch
+from rationales.models.text.fingerprint import model_digest, tokenizer_digest
 from rationales.models.text.model import TextModel
+from rationales.models.weights_digest import weights_digest
 
 
 def pretrain(
@@ -76,9 +81,9 @@ def pretrain_for_metrics(
     data: str = "",
 ) -> dict[str, AmlMasker]:
     """A masker for each metric; a random search for weights is made once for all metrics, one by TPE for each."""
-    settings, losses = settings or AmlTraining(), losses or AmlLosses()
+    settings, requested_losses = settings or AmlTraining(), losses or AmlLosses()
     start_time = time.monotonic()
-    distinct_texts = list(dict.fromkeys(text for text in texts if not isinstance(text, str) or text.strip()))
+    distinct_texts = without_repetitions(texts)
     generator = torch.Generator().manual_seed(settings.seed)
     order = torch.randperm(len(distinct_texts), generator=generator).tolist()
     held_out = min(settings.validation_texts, max(1, len(order) // 5)) if len(order) > 1 else 0
@@ -87,15 +92,14 @@ def pretrain_for_metrics(
     if not sources:
         raise DataError("there are no texts to train a masker on; give some that are not empty")
     with torch.inference_mode(False), torch.enable_grad(), model.frozen():
-        with seeded(settings.seed, model):
-            made_backbone = make_backbone(backbone, model, settings.layers)
+        made_backbone = _seeded_backbone(model, settings, backbone)
         validation = TrainingTexts(model, sources[:held_out] or sources, made_backbone, settings.seed)
         first = next(validation.groups(), None)
         if first is None:
             raise DataError("the tokenizer returns no tokens for any of the validation texts")
         batch = first.bucket.batch
         batch.check_gradients()
-        losses = _resolved(losses, batch)
+        losses = _resolved(requested_losses, batch)
         card = AmlCard(
             model=model.name,
             weights=model_weights_fingerprint(batch),
@@ -104,10 +108,10 @@ def pretrain_for_metrics(
             unit=model.unit,
             losses=losses,
             backbone=made_backbone.name,
+            digest=_digest(model, distinct_texts, settings, requested_losses, made_backbone),
             training={"data": data, "texts": len(sources) - held_out, "validation_texts": held_out},
         )
-        described = (asdict(card), asdict(replace(settings, minutes=0.0)), list(metrics), distinct_texts)
-        description = hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
+        description = json.dumps([card.digest, list(metrics)])
         state = ProgressFile(None if resume is None else Path(resume), description)
         pretraining = TrainingRun(
             settings, losses, made_backbone, batch, validation, sources[held_out:] or sources, tuple(metrics), state,
@@ -119,6 +123,45 @@ def pretrain_for_metrics(
             maskers = {metric: pretraining.masker_for(metric, card) for metric in metrics}
     state.delete()
     return maskers
+
+
+def training_digest(
+    model: TextModel,
+    texts: Sequence[str | tuple[str, str]],
+    settings: AmlTraining | None = None,
+    losses: AmlLosses | None = None,
+    backbone: BackboneSource = OWN,
+) -> str:
+    """What decides the maskers of `pretrain_for_metrics` besides their metrics, as their cards have it.
+
+    Equal for trainings that give the same masker for a metric, unless a time limit ends them.
+    """
+    settings = settings or AmlTraining()
+    with torch.inference_mode(False):
+        made_backbone = _seeded_backbone(model, settings, backbone)
+        return _digest(model, without_repetitions(texts), settings, losses or AmlLosses(), made_backbone)
+
+
+def _digest(
+    model: TextModel,
+    distinct_texts: Sequence[str | tuple[str, str]],
+    settings: AmlTraining,
+    losses: AmlLosses,
+    backbone: Backbone,
+) -> str:
+    decisive = (
+        model_digest(model),
+        asdict(replace(settings, minutes=0.0, metric=EXAMPLE_METRICS[0])),
+        asdict(losses),
+        (backbone.name, weights_digest(backbone.encoder), tokenizer_digest(backbone.tokenizer)),
+        distinct_texts,
+    )
+    return hashlib.blake2b(repr(decisive).encode(), digest_size=16).hexdigest()
+
+
+def _seeded_backbone(model: TextModel, settings: AmlTraining, source: BackboneSource) -> Backbone:
+    with seeded(settings.seed, model):
+        return make_backbone(source, model, settings.layers)
 
 
 def _resolved(losses: AmlLosses, batch: TextBatch) -> AmlLosses:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from rationales.errors import DataError, InputError, OptionError
-from rationales.masks.instant.aml.training.progress_file import ProgressFile
+from rationales.masks.instant.aml.training.progress_file import SAVE_SECONDS, ProgressFile
 from rationales.masks.instant.masker_file import MaskerCard
 from rationales.masks.instant.pictures.augmentation import TrainingPictures
 from rationales.masks.instant.pictures.feature_layers import find_layers
@@ -43,7 +43,6 @@ VALIDATION_BASELINE = "mean"
 VALIDATION_LEVELS = 2  # drawn sizes at which the loss on held-out pictures is measured
 MASK_SHARE = 3  # every third step has the loss of the mask itself, the others that at drawn sizes
 LIKELY_CLASSES = 5  # classes that another target is drawn from
-SAVE_SECONDS = 60.0  # between two states of an unfinished training
 
 
 @dataclass(frozen=True)

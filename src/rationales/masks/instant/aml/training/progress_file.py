@@ -16,6 +16,7 @@ from rationales.files import write_bytes
 
 HEADER = "aml_training"
 FINISHED = "finished"  # prefix of the weights of finished networks
+SAVE_SECONDS = 60.0  # between two states of a training that is stored by the clock
 
 
 @dataclass(eq=False)
@@ -56,11 +57,17 @@ class ProgressFile:
         write_bytes(self.path, save(tensors, {HEADER: header}))
 
     def put_training(
-        self, network: nn.Module, optimiser: torch.optim.Optimizer, best: Mapping[str, Tensor], values: dict[str, Any]
+        self,
+        network: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        best: Mapping[str, Tensor],
+        values: dict[str, Any],
+        further: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Store a training in progress."""
+        """Store a training in progress; `further`: what else it needs to go on."""
         self.values["training"] = values
         self._forget_training()
+        self.tensors |= {f"further.{name}": value for name, value in (further or {}).items()}
         self.tensors |= {f"network.{name}": value for name, value in trained_state(network).items()}
         self.tensors |= {f"best.{name}": value for name, value in best.items()}
         for number, state in optimiser.state_dict()["state"].items():
@@ -86,6 +93,10 @@ class ProgressFile:
         optimiser.load_state_dict({"state": moments, "param_groups": state["param_groups"]})
         device = next(network.parameters()).device
         return values, {name: value.to(device) for name, value in self._group("best").items()}
+
+    def further(self) -> dict[str, Tensor]:
+        """The further tensors of the training in progress, on the CPU."""
+        return self._group("further")
 
     def finish_training(self) -> None:
         """Forget the training in progress; the next `write` stores what remains."""

@@ -86,8 +86,9 @@ def _search(run: TrainingRun) -> None:
                 best = stored[-1] == best_trial([WeightTrial(**item) for item in stored], metric).to_dict()
                 reports.append((metric, len(stored), metrics[metric], best))
         run.state.write()
+        run.advance(len(reports) * run.trial_cost)
         for metric, number, value, best in reports:
-            run.report("search", metric, number, settings.trials, math.nan, value, best, run.trial_cost)
+            run.report("search", metric, number, settings.trials, math.nan, value, best)
 
 
 def _run_trials(
@@ -152,7 +153,7 @@ def _train_group(
     while progress["epoch"] < settings.epochs and not all(run.ends(marks[item.key], item.metric) for item in trainings):
         epoch_losses = _epoch(run, stack, losses, run.training, optimiser, progress, steps)
         values = _validate(run, stack, [(training.metric,) for training in trainings])
-        reports: list[tuple[str, float, float, bool]] = []
+        reports: list[tuple[FinalTraining, float, float, bool]] = []
         for number, training in enumerate(trainings):
             mark, metric = marks[training.key], training.metric
             if run.ends(mark, metric):
@@ -168,12 +169,14 @@ def _train_group(
                 mark |= {"best": value, "best_epoch": progress["epoch"]}
                 mark["last_gain"] = progress["epoch"] if gain > 0 else mark["last_gain"]
                 best[training.key] = stack.weights_of(number)
-            reports.append((metric, epoch_losses[number], value, improved))
+            reports.append((training, epoch_losses[number], value, improved))
         if run.state.path is not None:
             flat = {f"{key}.{name}": weight for key, group in best.items() for name, weight in group.items()}
             run.state.put_training(stack, optimiser, flat, {"progress": progress, "marks": marks})
-        for metric, loss, value, improved in reports:
-            run.report("training", metric, progress["epoch"], settings.epochs, loss, value, improved, 1.0)
+        run.advance(len(reports))
+        for training, loss, value, improved in reports:
+            epoch = progress["epoch"]
+            run.report("training", training.metric, epoch, settings.epochs, loss, value, improved, training.rank)
     run.done += len(trainings) * (settings.epochs - progress["epoch"])
     if not all(best.values()):
         raise InputError("the training found no finite metric; lower learning_rate, or check the model's weights")

@@ -52,6 +52,8 @@ class EpochResult:
     best: bool
     seconds: float  # since the start
     remaining_seconds: float  # estimate, for all that is still to be done
+    network: int = 1  # of the `networks` that are trained for the metric, one after the other or together
+    networks: int = 1
 
 
 @dataclass(eq=False)
@@ -69,7 +71,8 @@ class TrainingRun:
     start_time: float
     progress: Callable[[float], None] | None
     on_epoch: Callable[[EpochResult], None] | None
-    done: float = 0.0  # epochs of all phases
+    done: float = 0.0  # epochs of all phases, skipped ones and those of an earlier, interrupted run included
+    trained: float = 0.0  # epochs of this run
 
     def __post_init__(self) -> None:
         settings, model = self.settings, self.validation.model
@@ -85,6 +88,7 @@ class TrainingRun:
         trainings = len(self.metrics) * min(settings.finalists, max(1, settings.trials))
         self.done += settings.epochs * sum(len(ended) for ended in self.state.values.get("trainings", {}).values())
         self.total = searches * settings.trials * self.trial_cost + trainings * settings.epochs
+        self.first_step_time = time.monotonic()
 
     def masker_for(self, metric: str, card: AmlCard) -> AmlMasker:
         """Search the weights for a metric and train with them."""
@@ -95,7 +99,7 @@ class TrainingRun:
                 break
             losses = self.finalists(metric)[rank]
             network = self.new_network(losses)
-            figures = self._train(network, losses, self.training, self.settings.epochs, metric, self.state)
+            figures = self._train(network, losses, self.training, self.settings.epochs, metric, self.state, rank)
             self.end_training(metric, losses, figures, trained_state(network))
         return self.trained_masker(metric, card)
 
@@ -166,7 +170,8 @@ class TrainingRun:
             self.state.write()
             best = trial == best_trial(trials, metric)
             value = trial.metrics[metric]
-            self.report("search", metric, len(trials), self.settings.trials, math.nan, value, best, self.trial_cost)
+            self.advance(self.trial_cost)
+            self.report("search", metric, len(trials), self.settings.trials, math.nan, value, best)
 
         run_search(
             self.losses, metric, self.settings.trials, run_trial, sampler=self.sampler, seed=self.settings.seed,
@@ -198,6 +203,7 @@ class TrainingRun:
         epochs: int,
         metric: str,
         state: ProgressFile | None,
+        rank: int = 0,
     ) -> dict[str, Any]:
         """Train, and with a metric load the best checkpoint; figures of the training."""
         settings = self.settings
@@ -226,7 +232,8 @@ class TrainingRun:
                 best = {name: weight.clone() for name, weight in trained_state(network).items()}
             if state is not None:
                 state.put_training(network, optimiser, best, values)
-            self.report("training", metric, values["epoch"], epochs, loss, value, improved, 1.0)
+            self.advance(1.0)
+            self.report("training", metric, values["epoch"], epochs, loss, value, improved, rank)
         if not metric:
             return {}
         self.done += epochs - values["epoch"]  # of an early stop
@@ -300,16 +307,30 @@ class TrainingRun:
         waited = values["epoch"] - values["last_gain"]
         return bool(metric) and values["epoch"] > 0 and (self.late() or 0 < self.settings.patience <= waited)
 
+    def advance(self, epochs: float) -> None:
+        """Count epochs that were trained in this run."""
+        self.done += epochs
+        self.trained += epochs
+
+    def remaining_seconds(self) -> float:
+        """Estimate for all that is still to be done, at the speed of this run's own epochs."""
+        now = time.monotonic()
+        remaining = max(0.0, self.total - self.done) * (now - self.first_step_time) / self.trained
+        limit = 60 * self.settings.minutes
+        return min(remaining, max(0.0, limit - (now - self.start_time))) if limit else remaining
+
     def report(
-        self, phase: str, metric: str, number: int, total: int, loss: float, value: float, best: bool, cost: float
+        self, phase: str, metric: str, number: int, total: int, loss: float, value: float, best: bool, rank: int = 0
     ) -> None:
-        self.done += cost
-        seconds = time.monotonic() - self.start_time
-        remaining = seconds * max(0.0, self.total - self.done) / self.done
+        """Tell the callbacks where the training stands; `rank`: of the network, from 0."""
+        seconds, networks = time.monotonic() - self.start_time, 1
+        if phase == "training":
+            networks = len(self.finalists(metric))
         if self.progress is not None:
             self.progress(min(1.0, self.done / self.total))
         if self.on_epoch is not None:
-            self.on_epoch(EpochResult(phase, metric, number, total, loss, value, best, seconds, remaining))
+            position = (self.remaining_seconds(), rank + 1, networks)
+            self.on_epoch(EpochResult(phase, metric, number, total, loss, value, best, seconds, *position))
 
 
 def _backward(
