@@ -94,6 +94,15 @@ def known_filler(likelihoods):
     return KnownFiller(likelihoods, tokenizer), tokenizer
 
 
+def dropping_filler(*symbols, seed=0):
+    """A random fill-mask model whose tokenizer drops these symbols: its normaliser removes them."""
+    tokenizer = word_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Replace(symbol, "") for symbol in symbols]
+    )
+    return tiny_filler(tokenizer, seed)
+
+
 def language_model(module, tokenizer):
     """The fill-mask model as the slow reference takes it: words, of which None are masked, to likelihoods of words."""
     special = set(tokenizer.all_special_ids)
@@ -116,4 +125,12 @@ def language_model(module, tokenizer):
     return predict
 
 
-__all__ = ["filler_folder", "known_filler", "language_model", "tiny_filler", "tokenizer_of", "word_tokenizer"]
+__all__ = [
+    "dropping_filler",
+    "filler_folder",
+    "known_filler",
+    "language_model",
+    "tiny_filler",
+    "tokenizer_of",
+    "word_tokenizer",
+]

@@ -17,7 +17,7 @@ from rationales.masks.instant.masker_file import Masker, MaskerCard
 from rationales.masks.instant.network import MaskerNetwork, MaskerShape
 from rationales.masks.instant.training import TrainSettings, train
 from rationales.masks.settings import ONE_MASK
-from rationales.models.text.fingerprint import fingerprint
+from rationales.models.text.fingerprint import digests, fingerprint
 from rationales.models.text.tokens import TextInput
 
 KEYWORDS = ("bridge", "joke")
@@ -64,7 +64,8 @@ def untrained_masker(model, width=16, layers=1, heads=2):
             torch.manual_seed(0)
             network = MaskerNetwork(shape).eval().requires_grad_(False)
             torch.nn.init.normal_(network.class_query.weight, std=0.5)  # so that masks differ from word to word
-        card = MaskerCard(fingerprint(batch), model.name, model.baseline, model.unit, model.labels, ONE_MASK, {})
+        known = (fingerprint(batch), model.name, model.baseline, model.unit, model.labels, ONE_MASK)
+        card = MaskerCard(*known, training={}, digests=digests(batch))
     return Masker(network, card)
 
 

@@ -10,6 +10,8 @@ from families import tiny
 import rationales
 from methods.aml_maskers import untrained_aml_file, untrained_aml_masker
 from methods.maskers import text_batch
+from rationales.cli.inputs import method_rows
+from rationales.data import Example
 from rationales.errors import OptionError
 from rationales.evaluation.scores.cache import entry_key
 from rationales.masks.instant.aml.example_metrics import EXAMPLE_METRICS
@@ -128,6 +130,38 @@ class TestSelectedByMetric:
             for name in ("random", "loo-pad", "loo-unk")
         }
         assert len(keys) == 3
+
+    def test_a_row_of_evaluate_can_be_selected_and_the_table_says_so(self, model):
+        """Like `--methods random:oracle=comprehensiveness`; the row of plain random scores stays."""
+        examples = [Example(str(number), text) for number, text in enumerate(TEXTS)]
+        row = {"name": "random", "oracle": "comprehensiveness"}
+        table = rationales.evaluate(model, examples, [row], "aml", ["comprehensiveness"])
+        assert [table_row.title for table_row in table.rows] == ["random (oracle comprehensiveness)", "random"]
+        selected, plain = (table_row.cells["comprehensiveness"].estimate.mean for table_row in table.rows)
+        assert selected > plain
+        (remark,) = table.remarks
+        assert "on the test example itself: random (oracle comprehensiveness) (by comprehensiveness)" in remark
+        assert "never with rows of fixed settings" in remark
+
+    def test_so_it_is_of_a_step_that_is_selected(self, model):
+        masker = {"masker": untrained_aml_file(model), "steps": 1, "tune": "head"}
+        rows = [
+            {"name": "aml-finetuned", "options": masker | {"select_by": "sufficiency"}, "title": "best"},
+            {"name": "aml-finetuned", "options": masker, "title": "last"},
+        ]
+        table = rationales.evaluate(model, [Example("a", TEXTS[0])], rows, "aml", ["sufficiency"])
+        assert "test example itself: best (by sufficiency)." in table.remarks[0]
+        plain = rationales.evaluate(model, [Example("a", TEXTS[0])], rows[1:], "aml", ["sufficiency"])
+        assert not plain.remarks
+
+    def test_the_command_line_has_it_as_a_part_of_a_row(self):
+        assert method_rows(["marc:oracle=sufficiency:steps=20"]) == [
+            {"name": "marc", "oracle": "sufficiency", "options": {"steps": 20}}
+        ]
+
+    def test_a_wrong_metric_of_an_option_is_answered_with_those_that_there_are(self):
+        with pytest.raises(OptionError, match=r"select_by is one of sufficiency, .*-comprehensiveness, or empty, not"):
+            build("aml-finetuned", {"select_by": "token-f1"})
 
     def test_a_metric_that_is_not_there(self):
         with pytest.raises(OptionError, match="one of sufficiency"):

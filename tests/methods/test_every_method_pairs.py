@@ -186,8 +186,8 @@ def test_smoothing_stays_within_a_part():
     """However wide: the mean over words is that of words alone."""
     model = network_model()
     plain, smoothed = (explain(model, PAIRS[1], "saliency", smooth=smooth) for smooth in (None, 1e4))
-    for part, flat in ((plain.text_part, smoothed.text_part), (plain.image_part, smoothed.image_part)):
-        assert np.allclose(flat.scores, part.scores.mean(), rtol=0.02)
+    for original, flat in ((plain.text_part, smoothed.text_part), (plain.image_part, smoothed.image_part)):
+        assert np.allclose(flat.scores, original.scores.mean(), rtol=0.02)
 
 
 class ConstantLogit(nn.Module):

@@ -9,7 +9,14 @@ from families import tiny, tokenizer_of
 from reference.marginalization import input_marginalization, leave_one_out, log2_odds
 
 import rationales
-from methods.fillers import filler_folder, known_filler, language_model, tiny_filler, word_tokenizer
+from methods.fillers import (
+    dropping_filler,
+    filler_folder,
+    known_filler,
+    language_model,
+    tiny_filler,
+    word_tokenizer,
+)
 from methods.keyword import WeightedWordsModel, keyword_model
 from methods.test_leave_one_out import classifier_of
 from rationales.errors import ModelError, OptionError
@@ -159,16 +166,21 @@ class TestConventions:
 
     def test_a_word_that_the_filler_drops_has_the_score_0(self):
         """The filler's normaliser removes the symbol, so that there is nothing to mask."""
-        from tokenizers import normalizers
-
         module, tokenizer = tiny("roberta")
-        filler_tokenizer = word_tokenizer()
-        filler_tokenizer.backend_tokenizer.normalizer = normalizers.Replace("☀", "")
-        filler = tiny_filler(filler_tokenizer)
-        result = explain(rationales.load(module, tokenizer), "the soup ☀ was cold", filler, 0)
+        result = explain(rationales.load(module, tokenizer), "the soup ☀ was cold", dropping_filler("☀"), 0)
         words = [unit.text for unit in result.units]
         assert result.scores[words.index("☀")] == 0
         assert np.abs(np.delete(result.scores, words.index("☀"))).min() > 0
+
+    def test_a_text_that_the_filler_drops_has_scores_of_0_and_other_texts_the_same_as_alone(self):
+        model, filler = rationales.load(*tiny("roberta")), dropping_filler("☀", "☂")
+        texts = ["☀", "the soup was cold", "☂ ☀", ("the soup", "☀"), ("☀", "the soup")]
+        for group in (texts[:3], texts[3:]):
+            for text, result in zip(group, explain(model, group, filler, 0), strict=True):
+                assert np.allclose(result.scores, explain(model, text, filler, 0).scores, atol=1e-6)
+                dropped = [unit.text in "☀☂" for unit in result.units]
+                assert not result.scores[dropped].any()
+                assert np.abs(result.scores[~np.array(dropped)]).min(initial=1) > 0
 
     def test_long_texts_are_read_in_segments_by_both(self):
         module, tokenizer = tiny("bert")
@@ -196,8 +208,8 @@ class TestConventions:
 
         def masked_model(words):
             module, tokenizer = filler
-            parts = [" ".join("[MASK]" if word is None else word for word in part) for part in (words[:4], words[4:])]
-            encoding = tokenizer(*parts, return_tensors="pt")
+            masked = ["[MASK]" if word is None else word for word in words]
+            encoding = tokenizer(" ".join(masked[:4]), " ".join(masked[4:]), return_tensors="pt")
             with torch.no_grad():
                 likelihoods = module(**encoding).logits.double().softmax(-1)[0]
             position = int(torch.nonzero(encoding["input_ids"][0] == tokenizer.mask_token_id)[0])

@@ -11,7 +11,7 @@ from reference.marginalization import fill_all_at_once, fill_one_by_one
 from tokenizers import normalizers
 
 import rationales
-from methods.fillers import filler_folder, known_filler, language_model, tiny_filler
+from methods.fillers import dropping_filler, filler_folder, known_filler, language_model, tiny_filler
 from methods.keyword import keyword_model
 from methods.test_input_marginalization import classifier_model
 from methods.test_leave_one_out import classifier_of
@@ -127,6 +127,18 @@ def test_a_word_that_the_filler_drops_is_deleted():
     texts = [(["the", "☀"] if row[1] else ["the"], row) for row in kept]
     assert np.allclose(result.scores, expected_scores(classifier_of(module, tokenizer, 0), texts, kept), atol=1e-4)
     assert abs(result.scores[1]) > 1e-3
+
+
+def test_a_text_that_the_filler_drops_is_deleted_as_lime_text_deletes_it():
+    model, options = rationales.load(*tiny("roberta")), {"samples": SAMPLES}
+    texts = ["☀", "☀ ☂"]
+    filled = rationales.explain(
+        model, texts, method="lime-bert", target=0, options=options | {"filler": dropping_filler("☀", "☂")}
+    )
+    deleted = rationales.explain(model, texts, method="lime-text", target=0, options=options)
+    for first, second in zip(filled, deleted, strict=True):
+        assert np.allclose(first.scores, second.scores, atol=1e-5)
+        assert np.abs(first.scores).min() > 1e-4
 
 
 @pytest.mark.parametrize("method", ["lime-text", "lime-bert"])

@@ -13,6 +13,14 @@ from rationales.models.image.loading import from_module
 
 TEXT = "The boat drifted slowly towards the old bridge and nobody laughed at the joke again that day"
 WORDS = ("boat", "slowly", "towards", "old", "bridge", "nobody", "laughed", "joke", "again", "day")
+COOL_REVIEW = (
+    "The book on which this is based was witty and cruel. The film is neither. It has been cleaned until nothing was "
+    "left, and what remains are nice costumes, long looks and a string orchestra that never stops."
+)
+KIND_REVIEW = (
+    "My children loved every minute of it, and so did I, although I had expected another loud cartoon about talking "
+    "animals. The jokes work for all ages."
+)
 ONE_MASK = {"mask_weight": 1.0, "level_weight": 0.0, "level_form": "log", "warmup_steps": 0, "initial_w": 1.2}
 ONE_MASK |= {"field": "gaussian"}
 
@@ -30,8 +38,17 @@ def test_a_mask_that_its_stopping_rule_never_accepted_is_reported(model):
     assert "not-converged" in kinds(model, schedule="constant", stop="plateau", steps=12)
 
 
-def test_a_mask_whose_gradients_still_agree_at_the_last_step_is_reported_under_a_falling_rate_too(model):
-    assert "not-converged" in kinds(model, steps=5)
+def test_a_mask_whose_gradients_still_agree_at_the_last_step_is_reported_under_a_falling_rate_too():
+    """A tenth of the default's steps, by the embedded model; and all of them, of a text of two units, too."""
+    texts = [COOL_REVIEW, KIND_REVIEW, "Avoid."]
+    embedded = rationales.load()
+    few, all_steps = (rationales.explain(embedded, texts, options={"steps": steps}) for steps in (5, 50))
+    moving = [["not-converged" in {note.kind for note in result.notes} for result in run] for run in (few, all_steps)]
+    assert moving == [[True, True, False], [False, False, False]]
+
+
+def test_a_mask_that_grows_where_one_word_decides_is_not_called_moving(model):
+    """The gradient at a keyword has the same sign in every step, and the order of the words stays."""
     assert "not-converged" not in kinds(model)
 
 
@@ -110,6 +127,14 @@ def test_words_that_alternate_are_reported_and_single_words_are_not():
     text = " the ".join(evidence)
     notes = {note.kind: note for note in rationales.explain(alternating, text, options={"preset": "words"}).notes}
     assert "set field=gaussian" in notes["noisy-mask"].message
+
+
+def test_words_that_alternate_are_reported_under_the_default_in_a_long_text_whose_spans_are_smooth():
+    """103 words, every second one evidence: the rationale is of spans, over the words in between."""
+    alternating = rationales.load(*keyword_model("joke", strength=0.12))
+    result = rationales.explain(alternating, " the ".join(52 * ["joke"]))
+    assert (len(result.units), result.selected_by) == (103, "spans")
+    assert "noisy-mask" in {note.kind for note in result.notes}
 
 
 def test_ordinary_results_are_not_called_noisy(model):

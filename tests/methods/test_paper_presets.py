@@ -54,6 +54,12 @@ def test_noise_of_smooth_grad_is_a_share_of_the_range():
         assert torch.allclose(changed - picture, 0.15 * (picture.max() - picture.min()).expand_as(picture))
 
 
+def test_masks():
+    """MaRC's settings for a ResNet, as its preset `resnet`; meaningful perturbation replaces pixels by a blur."""
+    assert build("marc", {"preset": "paper"}, "image") == build("marc", {"preset": "resnet"}, "image")
+    assert build("meaningful-perturbation", {"preset": "paper"}, "image").baseline == "blur-10"
+
+
 def test_what_a_method_cannot_replace_pixels_by():
     model, batch, _ = pictures()
     with pytest.raises(OptionError, match=r"only replace pixels by a blur.*load the model with black"):

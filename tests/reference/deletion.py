@@ -27,7 +27,7 @@ def deletion_bert(
     current = list(words)
     curve = [classifier(current)]
     for index in order[: max(1, len(words) // 5)]:
-        (likelihoods,) = language_model([None if place == index else word for place, word in enumerate(current)])
+        (likelihoods,) = language_model([None if position == index else word for position, word in enumerate(current)])
         current[index] = max(likelihoods, key=lambda word: likelihoods[word])
         curve.append(classifier(current))
     return _area(curve)

@@ -1,6 +1,8 @@
 """Methods that look inside a transformer, written out token by token from the papers, for one text and a BERT.
 
-Attention weights are those that transformers returns with eager attention, hidden states those that it returns itself.
+Rollout, Chefer's attribution and transition attention also for one picture and a vision transformer, whose classifier
+reads the first token or the first two: the scores are then the mean of those of the two. Attention weights
+are those that transformers returns with eager attention, hidden states those that it returns itself.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ def eager_pass(module: nn.Module, encoding: Any) -> SimpleNamespace:
 
 
 def _layers(encoder: Any) -> list[Any]:
+    if hasattr(encoder, "layers"):  # a vision transformer
+        return list(encoder.layers)
     return list(encoder.transformer.layer if hasattr(encoder, "transformer") else encoder.encoder.layer)
 
 
@@ -47,7 +51,7 @@ def _named_as_in_bert(layer: Any) -> Any:
     )
 
 
-def rollout(module: nn.Module, encoding: Any) -> Tensor:
+def rollout(module: nn.Module, encoding: Any, read_tokens: int = 1) -> Tensor:
     """(T,): Abnar and Zuidema 2020: the product of 0.5 A + 0.5 I, rows normalised."""
     run = eager_pass(module, encoding)
     tokens = run.attentions[0].shape[-1]
@@ -55,10 +59,10 @@ def rollout(module: nn.Module, encoding: Any) -> Tensor:
     for attention in run.attentions:
         mixed = 0.5 * attention[0].mean(0) + 0.5 * torch.eye(tokens)
         joint = (mixed / mixed.sum(1, keepdim=True)) @ joint
-    return joint[0]
+    return joint[:read_tokens].mean(0)
 
 
-def chefer(module: nn.Module, encoding: Any, target: int) -> Tensor:
+def chefer(module: nn.Module, encoding: Any, target: int, read_tokens: int = 1) -> Tensor:
     """(T,): Chefer et al. 2021 (Generic Attention), with autograd's gradient at the attention itself."""
     run = eager_pass(module, encoding)
     gradients = torch.autograd.grad(run.logits[0, target], run.attentions)
@@ -66,28 +70,45 @@ def chefer(module: nn.Module, encoding: Any, target: int) -> Tensor:
     for attention, gradient in zip(run.attentions, gradients, strict=True):
         weighted = (gradient[0] * attention[0]).clamp(min=0).mean(0)
         relevance = relevance + weighted @ relevance
-    return relevance[0]
+    return relevance[:read_tokens].mean(0)
 
 
-def transition_attention(module: nn.Module, encoding: Any, target: int, steps: int, start_layer: int) -> Tensor:
+def transition_attention(
+    module: nn.Module, encoding: Any, target: int, steps: int, start_layer: int, read_tokens: int = 1
+) -> Tensor:
     """(T,): Yuan et al. 2021: a Markov chain over attention times integrated gradients at the last attention."""
+    parts = [_transitions(module, encoding, target, steps, start_layer, token) for token in range(read_tokens)]
+    return torch.stack(parts).mean(0)
+
+
+def _transitions(
+    module: nn.Module, encoding: Any, target: int, steps: int, start_layer: int, read_token: int
+) -> Tensor:
+    """(T,): for one of the tokens that are read."""
     run = eager_pass(module, encoding)
     mean_attention = [attention[0].mean(0).detach() for attention in run.attentions]
     tokens = len(mean_attention[0])
-    state = mean_attention[-1][0]
+    state = mean_attention[-1][read_token]
     for number in range(len(mean_attention) - 2, start_layer - 1, -1):
         state = torch.tensor(
             [float(state[j]) + sum(float(state[i] * mean_attention[number][i, j]) for i in range(tokens))
              for j in range(tokens)]
         )  # fmt: skip
-    words = run.module.get_input_embeddings()(encoding["input_ids"]).detach()
     total = torch.zeros_like(run.attentions[-1][0]).detach()
     for step in range(steps):
-        scaled = words * step / (steps - 1)
-        output = run.module(inputs_embeds=scaled, attention_mask=encoding["attention_mask"], output_attentions=True)
+        output = run.module(**_scaled(run.module, encoding, step / (steps - 1)), output_attentions=True)
         total += torch.autograd.grad(output.logits[0, target], output.attentions[-1])[0][0]
-    weights = (total / steps).clamp(min=0).mean(0)[0]
+    weights = (total / steps).clamp(min=0).mean(0)[read_token]
     return state * weights
+
+
+def _scaled(module: nn.Module, encoding: Any, share: float) -> dict[str, Tensor]:
+    """The input, multiplied by `share`: pixels, or the embeddings of words."""
+    if "pixel_values" in encoding:
+        return {"pixel_values": share * encoding["pixel_values"]}
+    words: Any = module.get_input_embeddings()
+    scaled = share * words(encoding["input_ids"]).detach()
+    return {"inputs_embeds": scaled, "attention_mask": encoding["attention_mask"]}
 
 
 def _norm(norm: nn.LayerNorm, vector: Tensor, of: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Means over words and pixels, written out: every part counts the same. Slow, literal, for one mask at a time."""
+"""Literal means over words and pixels, in which every part counts the same; for one mask at a time, and slow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def grid_and_words_field(w, sigma, grid, cell, words, gain, power):
             for row in range(down):
                 for column in range(across):
                     number = row * across + column
-                    centre_y, centre_x = (place * cell + (cell - 1) / 2 for place in (row, column))
+                    centre_y, centre_x = (index * cell + (cell - 1) / 2 for index in (row, column))
                     distance = (y - centre_y) ** 2 + (x - centre_x) ** 2
                     total += w[number] * math.exp(-distance / sigma[number] ** power)
             field.append(total)

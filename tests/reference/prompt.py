@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def token_ids(tokenizer: Any, text: str, *, special_tokens: bool = True) -> list[int]:
-    """The tokens that a language model reads for a prompt: no mark of the end, which some tokenizers add."""
+    """The tokens of a prompt, without the end-of-sequence token that some tokenizers add."""
     plain = tokenizer(text, add_special_tokens=False)["input_ids"]
     if not special_tokens:
         return plain
@@ -27,15 +27,19 @@ def label_scores(
     *,
     length_normalised: bool = False,
 ) -> Tensor:
-    """(labels,): log p(label | prompt), token by token; a label that another one continues is not continued so."""
+    """(labels,): log p(label | prompt), token by token.
+
+    Where another label begins with all tokens of this one, the factor 1 - p(such a continuation) is included.
+    """
     scores = []
     for label in label_ids:
         ids = torch.tensor([[*prompt_ids, *label]])
         with torch.no_grad():
             log_probabilities = model(input_ids=ids).logits[0].float().log_softmax(-1)
-        score = sum(log_probabilities[len(prompt_ids) - 1 + place, token] for place, token in enumerate(label))
-        longer = {other[len(label)] for other in label_ids if len(other) > len(label) and other[: len(label)] == label}
-        if longer:
-            score = score + torch.log(1 - sum(log_probabilities[-1, token].exp() for token in longer))
+        score = sum(log_probabilities[len(prompt_ids) - 1 + i, token] for i, token in enumerate(label))
+        longer = [ids for ids in label_ids if len(ids) > len(label) and ids[: len(label)] == label]
+        continuations = {ids[len(label)] for ids in longer}
+        if continuations:
+            score = score + torch.log(1 - sum(log_probabilities[-1, token].exp() for token in continuations))
         scores.append(score / len(label) if length_normalised else score)
     return torch.stack(scores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 def word_scores(standardized: Sequence[float]) -> list[float]:
@@ -33,17 +33,29 @@ def longness(units: int) -> float:
     return min(1.0, max(0.0, (units - 40) / 80))
 
 
+def by_text(function: Callable[[list[float]], list[float]], values: list[float], border: int | None) -> list[float]:
+    """`function` of all values, or of those of each text of a pair whose second text begins at `border`."""
+    return function(values) if border is None else function(values[:border]) + function(values[border:])
+
+
 def clause_order(
-    values: Sequence[float], *, halo: float, halo_sigma: float, shrink: float, closing: int
+    values: Sequence[float],
+    *,
+    halo: float,
+    halo_sigma: float,
+    shrink: float,
+    closing: int,
+    border: int | None = None,
 ) -> list[float]:
     """Values shaped by clauses: soft threshold, the mean positive value around added, gaps filled."""
     standardized, weight = standardize(values), longness(len(values))
-    around = smooth([max(value, 0.0) for value in standardized], halo_sigma)
+    positive = [max(value, 0.0) for value in standardized]
+    around = by_text(lambda text: smooth(text, halo_sigma), positive, border)
     order = []
     for value, mean in zip(standardized, around, strict=True):
         inside = min(max(value, -shrink), shrink)  # what a soft threshold removes
         order.append(value - 0.98 * weight * inside + halo * weight * mean)
-    closed = close_gaps(order, closing)
+    closed = by_text(lambda text: close_gaps(text, closing), order, border)
     return [value + 0.99 * weight * (filled - value) for value, filled in zip(order, closed, strict=True)]
 
 
@@ -56,17 +68,28 @@ def close_gaps(values: Sequence[float], size: int) -> list[float]:
     return closed
 
 
-def growth_order(values: Sequence[float], sides: Sequence[float], reach: float = 4.0) -> list[int]:
-    """n for the highest value, then one less for each unit that joins its span, on the side that counts more."""
+def growth_order(
+    values: Sequence[float], sides: Sequence[float], border: int | None = None, reach: float = 4.0
+) -> list[int]:
+    """n for the highest value, then one less for each unit that joins its span, on the side that counts more.
+
+    In a pair whose second text begins at `border`, a span has units of one text; the other text's come after them all.
+    """
     count = len(values)
-    top = max(range(count), key=lambda unit: values[unit])
-    members, order = [top], [0] * count
-    order[top] = count
-    for rank in range(count - 1, 0, -1):
-        outside = [unit for unit in (max(members) + 1, min(members) - 1) if 0 <= unit < count]
-        joining = max(outside, key=lambda unit: sides[unit] / (1 + abs(unit - top) / reach))
-        members.append(joining)
-        order[joining] = rank
+    order, rank = [0] * count, count
+    texts = [range(count)] if border is None else [range(min(border, count)), range(border, count)]
+    for text in sorted(texts, key=lambda text: max((values[unit] for unit in text), default=-math.inf), reverse=True):
+        if not text:
+            continue
+        top = max(text, key=lambda unit: values[unit])
+        members = [top]
+        while True:
+            order[members[-1]] = rank
+            rank -= 1
+            outside = [unit for unit in (max(members) + 1, min(members) - 1) if unit in text]
+            if not outside:
+                break
+            members.append(max(outside, key=lambda unit: sides[unit] / (1 + abs(unit - top) / reach)))
     return order
 
 
@@ -89,6 +112,8 @@ def span_order(
     return clause_order(mixed, **shaping)  # type: ignore[arg-type]
 
 
-def span_count(selected: Sequence[bool]) -> int:
-    """Number of connected runs."""
-    return sum(1 for index, here in enumerate(selected) if here and (index == 0 or not selected[index - 1]))
+def span_count(selected: Sequence[bool], border: int | None = None) -> int:
+    """Number of connected runs; the second text of a pair begins at `border`."""
+    return sum(
+        1 for index, here in enumerate(selected) if here and (index == 0 or index == border or not selected[index - 1])
+    )

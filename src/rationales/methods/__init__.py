@@ -64,6 +64,9 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
+ALIASES: dict[str, str] = {"attention": RawAttention.name, "rollout": AttentionRollout.name}  # other names of methods
+
+
 @dataclass(frozen=True)
 class OptionInfo:
     """Description of an option."""
@@ -84,6 +87,7 @@ class MethodInfo:
     needs: tuple[str, ...]
     presets: Mapping[str, tuple[str, ...]]  # by the kind of input
     options: tuple[OptionInfo, ...]
+    aliases: tuple[str, ...] = ()
 
 
 def list_methods() -> list[MethodInfo]:
@@ -98,14 +102,21 @@ def describe(method: type[Method]) -> MethodInfo:
         line, choices = spec.metadata.get("help", ""), spec.metadata.get("choices", ())
         options.append(OptionInfo(spec.name, str(spec.type), spec.default, line, choices))
     presets = {kind: tuple(named) for kind, named in method.presets.items()}
-    return MethodInfo(method.name, method.summary, method.needs, presets, tuple(options))
+    aliases = tuple(alias for alias, name in ALIASES.items() if name == method.name)
+    return MethodInfo(method.name, method.summary, method.needs, presets, tuple(options), aliases)
+
+
+def find_method(name: str) -> type[Method] | None:
+    """The method of this name or alias; None if there is none."""
+    return METHODS.get(ALIASES.get(name, name))
 
 
 def build(name: str, options: dict[str, object] | None = None, kind: str = "text") -> Method:
     """Method of this name with these options, for this kind of input."""
-    if name not in METHODS:
+    method = find_method(name)
+    if method is None:
         raise OptionError(f"there is no method {name!r}{suggestion(name, METHODS)}; there are: {', '.join(METHODS)}")
-    return make(METHODS[name], options or {}, kind)
+    return make(method, options or {}, kind)
 
 
 def make(method: type[Method], options: Mapping[str, Any], kind: str = "text") -> Method:

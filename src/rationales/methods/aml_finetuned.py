@@ -40,6 +40,16 @@ class AmlFinetuned(AmlMethod):
     def __post_init__(self) -> None:
         check_settings(self, ("rank",), ("steps", "learning_rate"))
 
+    @property
+    def removal_operation(self) -> str:
+        """What the masker's loss replaces masked units by, in the steps on each input."""
+        return self.training_operation if self.steps else ""
+
+    @property
+    def selected_by(self) -> str:
+        """The option `select_by`."""
+        return self.select_by
+
     def maps(
         self, masker: AmlMasker, batch: TextBatch, target: Tensor, progress: Progress | None
     ) -> tuple[Tensor, list[int], list[str]]:

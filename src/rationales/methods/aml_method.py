@@ -13,10 +13,19 @@ from torch import Tensor
 from rationales.errors import OptionError
 from rationales.masks.instant.aml.example_metrics import to_rows
 from rationales.masks.instant.aml.masker import TRAIN_COMMAND, AmlMasker, load_aml_masker
+from rationales.masks.instant.aml.settings import AmlLosses
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
 from rationales.models.text.batch import TextBatch
 from rationales.options import option
+
+OPERATIONS = {  # loss option `replacement` -> removal; a random token and a learned vector are no removal of a metric
+    "auto": "reference",
+    "mask": "mask",
+    "unk": "unk",
+    "context": "fill",
+    "omission": "delete",
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,12 @@ class AmlMethod(Method):
     contrasts: ClassVar[bool] = False
 
     masker: str = option("", "file of a masker that was trained for the model by train-masker --kind aml")
+
+    @property
+    def training_operation(self) -> str:
+        """What the masker's loss replaces masked units by."""
+        losses = load_aml_masker(self.masker).card.losses if self.masker else AmlLosses()
+        return OPERATIONS.get(losses.replacement, "")
 
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of the masker's file, so that another file of the same name is another method."""

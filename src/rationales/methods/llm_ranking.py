@@ -58,10 +58,11 @@ class LlmRanking(Method):
         sources = texts.text_sources()
         tokenizer, labels = sources.tokenizer, [network.config.id2label[index] for index in range(texts.classes)]
         is_chat = bool(getattr(tokenizer, "chat_template", None))
-        prompts = [
-            chat_prompt(tokenizer, ranking_question(_full_text(encoded.source), labels[label], chat=is_chat))
+        questions = [
+            ranking_question(_full_text(encoded.source), labels[label], chat=is_chat, continues=network.continues)
             for encoded, label in zip(sources.encoded, target.tolist(), strict=True)
         ]
+        prompts = [chat_prompt(tokenizer, question) for question in questions]
         limit = token_limit(network.language_model, tokenizer)
         rankings: list[WordRanking] = []
         for begin in range(0, len(prompts), TEXTS_AT_ONCE):

@@ -20,9 +20,8 @@ from rationales.rationale import Note, Rule
 FULL_MASK, EMPTY_MASK = 0.9, 0.1  # mean keep above, or largest keep below: the mask does not distinguish units
 MIN_SCORE_RANGE = 1e-3  # scores within a smaller range do not distinguish units
 LARGE_SHARE, MIN_NOTED_UNITS = 0.7, 10  # a rationale of this share, in an input of at least so many units, is noted
-# `movement` above this: the gradients of successive steps still agree. Where every word has a value of its own, words
-# that hardly matter move steadily by next to nothing, and count as much as those that matter.
-STEADY_MOVEMENT = {"gaussian": 0.45, "free": 0.6, "upsampled": 0.6, "max-convolution": 0.6}
+# `movement` above this: the gradients of successive steps still agree (docs/marc.md says how the limits were chosen).
+STEADY_MOVEMENT = {"gaussian": 0.45, "free": 0.35, "upsampled": 0.6, "max-convolution": 0.6}
 # Roughness from which a mask is noise or alternates (docs/marc.md says how the limits were found). On a line a word
 # that differs from its neighbours is as rough as noise (1.5), so only alternation is noted there, in longer inputs.
 ROUGH_GRID, ROUGH_LINE, MIN_ROUGH_UNITS = 0.9, 2.8, 20
@@ -48,8 +47,7 @@ class Marc(MaskSettings, Method):
             z, size = result.bounded_field, None
             if batch.pixel_grid is None and self.shaping == "spans":
                 scores, spans = words_and_spans(z, result.anchor, fast_batch, target, self)
-                keep = spans * result.real
-                notes = self._notes(batch, keep, result)
+                notes = self._notes(batch, spans * result.real, result, scores.sqrt() * result.real)
                 scores, spans = ((values * result.real)[batch.rows.mask] for values in (scores, spans))
                 return Attribution(scores, steps, result.stop, notes, spans)
             if batch.pixel_grid is not None:
@@ -58,15 +56,21 @@ class Marc(MaskSettings, Method):
         notes = self._notes(batch, keep, result)
         return Attribution(keep[batch.rows.mask], steps, result.stop, notes)
 
-    def _notes(self, batch: Batch, keep: Tensor, result: MaskResult) -> list[list[Note]]:
-        """Notes per input about an optimisation that failed, and what to change."""
+    def _notes(
+        self, batch: Batch, keep: Tensor, result: MaskResult, unshaped: Tensor | None = None
+    ) -> list[list[Note]]:
+        """Notes per input about an optimisation that failed, and what to change.
+
+        `unshaped` (M, n): the mask before it was smoothed and its gaps were filled, where `keep` is the mask after.
+        """
         mask_input = mask_rows(batch.rows.input, batch)
         cell = self.on(batch.pixel_grid).cell if batch.pixel_grid is not None else 1
         unit_part = next(
             (unit_part for unit_part in batch.parts if unit_part.grid is not None), batch.parts[0]
         )  # of words alone, these
-        part_keep, part_real = (values[:, unit_part.units] for values in (keep, result.real))
-        rough = mean_over_masks(roughness(part_keep, part_real, unit_part.grid, cell), batch).tolist()
+        mask = keep if unshaped is None else unshaped
+        part_mask, part_real = (values[:, unit_part.units] for values in (mask, result.real))
+        rough = mean_over_masks(roughness(part_mask, part_real, unit_part.grid, cell), batch).tolist()
         notes: list[list[Note]] = []
         for number in range(batch.inputs):
             masks = mask_input == number

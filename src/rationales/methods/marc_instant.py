@@ -49,6 +49,11 @@ class MarcInstant(Method):
     def __post_init__(self) -> None:
         check_settings(self, ("learning_rate",), ("refine",))
 
+    @property
+    def training_operation(self) -> str:
+        """The model's baseline: the masker learned MaRC's objective, which replaces units by it."""
+        return "baseline"
+
     def trained_part_fingerprint(self) -> str:
         """Fingerprint of the masker's file, so that another file of the same name is another method."""
         files = [Path(self.masker).expanduser()] if self.masker else [SHIPPED_MASKER, SHIPPED_PICTURE_MASKER]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from rationales.models.batch import Batch
+from rationales.models.batch.queries import to_rows
 from rationales.rationale import Note, Rule
 
 Progress = Callable[[float], None]
@@ -51,6 +52,26 @@ class Method(ABC):
     presets: ClassVar[Presets] = {}
 
     @property
+    def depends_on_baselines(self) -> bool:
+        """Whether scores of images depend, with these options, on what replaced units become."""
+        return self.uses_baselines and (not self.baselines_option or bool(getattr(self, self.baselines_option)))
+
+    @property
+    def removal_operation(self) -> str:
+        """How units are removed to score them: delete, fill or a baseline (`baseline`: the model's); empty: none."""
+        return self.removes_by or ("baseline" if self.depends_on_baselines else "")
+
+    @property
+    def training_operation(self) -> str:
+        """How units were removed to train a network that the method reads, in the same words; empty: there is none."""
+        return ""
+
+    @property
+    def selected_by(self) -> str:
+        """Metric on the explained input itself by which its scores are selected; empty: none is looked at."""
+        return ""
+
+    @property
     def runs_in_half_precision(self) -> bool:
         """Whether a copy of the model in half precision, without gradients, gives the method what it needs."""
         return not EXACT_MODEL_NEEDS & {*self.needs}
@@ -62,6 +83,11 @@ class Method(ABC):
     def full_logits(self, batch: Batch) -> Tensor:
         """(S, classes): logits of the inputs as they are; a method that needs more of this pass can keep it."""
         return batch.full_logits()
+
+    def scores_on(self, baseline: str, batch: Batch, target: Tensor, progress: Progress | None) -> Attribution:
+        """The scores of these options on the baseline of this name in place of the model's, for all rows."""
+        attribution = self.scores(batch.with_baseline(baseline), target, progress)
+        return replace(attribution, scores=to_rows(batch, attribution.scores))
 
     @abstractmethod
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:

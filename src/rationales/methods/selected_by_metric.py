@@ -48,6 +48,11 @@ class SelectedByMetric(Method):
             raise OptionError("give at least one candidate, and at least one draw of each")
 
     @property
+    def selected_by(self) -> str:
+        """The metric."""
+        return self.metric
+
+    @property
     def runs_in_half_precision(self) -> bool:
         """Whether all candidates do."""
         return all(candidate.runs_in_half_precision for candidate in self.candidates)

@@ -63,7 +63,7 @@ def text_batch(module, tokenizer, texts=TEXTS):
 def traced(batch):
     """The only block of a small batch, and its traced forward pass."""
     (block,) = batch.blocks(batch.distinct)
-    network = find_encoder("a test", batch.modules[0])
+    network = find_encoder("a test", batch.modules[0], reads_weights=True, reads_head=True)
     with torch.no_grad():
         return block, trace_encoder("a test", batch, block, network, batch.input_embeddings(block.row))
 

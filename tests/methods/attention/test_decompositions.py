@@ -94,9 +94,9 @@ class TestDecompX:
         block, trace = traced(batch)
         by_class = [LOGIT_PARTS.scores(batch, torch.full_like(target, number)).scores for number in range(3)]
         actual = build("decompx").scores(batch, target).scores
-        for place, row in enumerate(block.row.tolist()):
-            rivals = [number for number in range(3) if number != target[row]]
-            weights = trace.logits[place, rivals].softmax(-1)
+        for number, row in enumerate(block.row.tolist()):
+            rivals = [label for label in range(3) if label != target[row]]
+            weights = trace.logits[number, rivals].softmax(-1)
             expected = by_class[target[row]][row] - sum(
                 w * by_class[n][row] for w, n in zip(weights, rivals, strict=True)
             )

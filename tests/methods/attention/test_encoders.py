@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+import transformers
 from families import tiny
 
 pytest.importorskip("PIL")
@@ -22,6 +23,7 @@ from rationales.models.catalogue import load_with_transformers
 from rationales.pipeline.explain import explain
 
 INSIDE = [name for name, method in METHODS.items() if "attention" in method.needs]
+READ_WEIGHTS = ["alti", "globenc", "decompx"]
 AFTER_THE_NORM = ["alti", "globenc"]  # defined for layers that end in a layer norm
 
 
@@ -55,8 +57,10 @@ class TestRestoring:
     def test_products_are_of_full_precision_whatever_is_set_and_the_setting_is_restored(self, name):
         """Weights of rounded products would not be the model's attention, and parts would not add up."""
         module, tokenizer = encoder()
-        seen: list[str] = []
-        module.bert.encoder.layer[0].register_forward_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
+        precisions: list[str] = []
+        module.bert.encoder.layer[0].register_forward_hook(
+            lambda *_: precisions.append(torch.get_float32_matmul_precision())
+        )
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high")
         try:
@@ -64,8 +68,8 @@ class TestRestoring:
             assert torch.get_float32_matmul_precision() == "high"
         finally:
             torch.set_float32_matmul_precision(before)
-        assert seen
-        assert set(seen) == {"highest"}
+        assert precisions
+        assert set(precisions) == {"highest"}
 
     def test_eager_attention_gives_the_same_scores_as_sdpa(self, name):
         module, tokenizer = encoder()
@@ -153,11 +157,69 @@ class TestRefusals:
         with pytest.raises(ModelError, match=rf"{name}.*ran twice.*chunk_size_feed_forward"):
             build(name).scores(batch, torch.tensor([0, 1]))
 
-    def test_linear_layers_of_another_kind(self, name):
+    @pytest.mark.parametrize(("layer", "reason"), [("Wrapped", "not a plain layer"), ("Int8Linear", "int8 of")])
+    def test_linear_layers_of_another_kind_where_weights_are_read(self, name, layer, reason):
+        """Attention and its gradients are read off what goes through the layers, whatever these are."""
         module, tokenizer = encoder()
-        module.bert.encoder.layer[0].attention.self.value = Wrapped(module.bert.encoder.layer[0].attention.self.value)
-        with pytest.raises(ModelError, match=rf"{name}.*Wrapped, not a plain layer"):
+        attention = module.bert.encoder.layer[0].attention.self
+        attention.value = {"Wrapped": Wrapped, "Int8Linear": Int8Linear}[layer](attention.value)
+        model = rationales.load(module, tokenizer)
+        if name in READ_WEIGHTS:
+            with pytest.raises(ModelError, match=rf"{name}.*value.*{layer}.*{reason}.*full precision"):
+                rationales.explain(model, TEXTS[0], method=name)
+            return
+        scores = rationales.explain(model, TEXTS[0], target=1, method=name).scores
+        plain = rationales.explain(rationales.load(*encoder()), TEXTS[0], target=1, method=name).scores
+        assert np.allclose(scores, plain, atol=0.02 * np.abs(plain).max())
+
+    def test_a_hook_that_changes_what_is_taken_apart(self, name):
+        module, tokenizer = encoder()
+        layer = module.bert.encoder.layer[0]
+        model = rationales.load(module, tokenizer)
+        for changed, methods in ((layer.attention.output.dense, READ_WEIGHTS), (layer.output, ["decompx"])):
+            handle = changed.register_forward_hook(lambda _module, _arguments, output: 1.5 * output)
+            if name in methods:
+                with pytest.raises(ModelError, match=rf"{name}.*the sum is not .*a hook"):
+                    rationales.explain(model, TEXTS[0], method=name)
+            else:
+                assert np.isfinite(rationales.explain(model, TEXTS[0], method=name).scores).all()
+            handle.remove()
+
+    def test_a_subclass_that_reads_all_tokens(self, name):
+        module, tokenizer = encoder("roberta")
+        module.classifier.__class__ = MeanHead
+        with pytest.raises(ModelError, match=rf"{name} is about the state of the first token.*reads others, too"):
             rationales.explain(rationales.load(module, tokenizer), TEXTS[0], method=name)
+
+
+@pytest.mark.parametrize("name", INSIDE)
+class TestSubclasses:
+    def test_a_subclass_of_a_known_class_is_measured_like_it(self, name):
+        module, tokenizer = encoder()
+        expected = rationales.explain(rationales.load(module, tokenizer), TEXTS[0], target=1, method=name).scores
+        module.__class__ = type("ReviewClassifier", (type(module),), {})
+        actual = rationales.explain(rationales.load(module, tokenizer), TEXTS[0], target=1, method=name).scores
+        assert np.array_equal(actual, expected)
+
+    def test_a_head_of_its_own_matters_only_to_decompx(self, name):
+        module, tokenizer = encoder()
+        module.classifier = torch.nn.Sequential(module.classifier, torch.nn.Linear(3, 3), torch.nn.Tanh())
+        model = rationales.load(module, tokenizer)
+        if name == "decompx":
+            with pytest.raises(ModelError, match="decompx reads weights, and classifier is a Sequential"):
+                rationales.explain(model, TEXTS[0], method=name)
+        else:
+            assert rationales.explain(model, TEXTS[0], method=name).scores.std() > 0
+
+    def test_logits_that_the_head_does_not_make_are_not_taken_apart(self, name):
+        module, tokenizer = encoder()
+        module.__class__ = type("Tempered", (type(module),), {"forward": _tempered})
+        model = rationales.load(module, tokenizer)
+        if name == "decompx":
+            with pytest.raises(ModelError, match=r"decompx.*the sum is not the logits"):
+                rationales.explain(model, TEXTS[0], method=name)
+        else:
+            assert rationales.explain(model, TEXTS[0], method=name).scores.std() > 0
 
 
 def test_a_layer_that_does_not_exist_is_named():
@@ -175,6 +237,33 @@ class Wrapped(torch.nn.Module):
 
     def forward(self, states):
         return self.linear(states)
+
+
+class Int8Linear(torch.nn.Linear):
+    """A linear layer with weights of 8 bits, as quantisation libraries have it."""
+
+    def __init__(self, linear):
+        super().__init__(linear.in_features, linear.out_features)
+        self.step = linear.weight.detach().abs().amax(1, keepdim=True) / 127
+        self.bias = linear.bias
+        self.weight = torch.nn.Parameter((linear.weight.detach() / self.step).round().to(torch.int8), False)
+
+    def forward(self, states):
+        return torch.nn.functional.linear(states, self.weight * self.step, self.bias)
+
+
+class MeanHead(transformers.models.roberta.modeling_roberta.RobertaClassificationHead):
+    """A classifier of the mean over all tokens."""
+
+    def forward(self, features, **kwargs):
+        return super().forward(features.mean(1, keepdim=True), **kwargs)
+
+
+def _tempered(self, *arguments, **keywords):
+    """Logits of a classifier, divided by a temperature."""
+    output = transformers.BertForSequenceClassification.forward(self, *arguments, **keywords)
+    output.logits = output.logits / 2
+    return output
 
 
 def _interrupt(*_: object) -> None:

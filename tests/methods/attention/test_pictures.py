@@ -13,16 +13,23 @@ from methods.attention.encoders import TEXTS, encoder, text_batch, token_scores,
 from models.image.test_model import SIDE, scene
 from reference import inside
 
-from rationales.errors import OptionError
+from rationales.errors import ModelError, NotApplicableError, OptionError
 from rationales.methods import build
 from rationales.pipeline.explain import explain
 
 FOR_PICTURES = ["raw-attention", "attention-rollout", "chefer", "transition-attention"]
 PATCH = 4
+TRANSFORMERS = {  # classes, how many tokens come before the patches, and how many of them the classifier reads
+    "ViT": (transformers.ViTForImageClassification, 1, 1),
+    "ViT-MSN": (transformers.ViTMSNForImageClassification, 1, 1),
+    "DeiT": (transformers.DeiTForImageClassification, 2, 1),
+    "DeiT-teacher": (transformers.DeiTForImageClassificationWithTeacher, 2, 2),
+}
 
 
 def transformer(name, **options):
-    config = getattr(transformers, f"{name}Config")(
+    classifier = TRANSFORMERS[name][0]
+    config = classifier.config_class(
         **({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64} | options),
         image_size=SIDE,
         patch_size=PATCH,
@@ -30,7 +37,7 @@ def transformer(name, **options):
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        module = getattr(transformers, f"{name}ForImageClassification")(config).eval()
+        module = classifier(config).eval()
         with torch.no_grad():
             for weight in module.parameters():
                 if weight.dim() > 1:
@@ -39,9 +46,9 @@ def transformer(name, **options):
 
 
 def red_seeker(name):
-    """A stock transformer of one layer whose class token attends to red patches and reads how red they are.
+    """A stock transformer of one layer whose read tokens attend to red patches and read how red they are.
 
-    States are (f, -f), so that a layer norm only scales them; f = (redness, 1, what was read, 1 for the class token).
+    States are (f, -f), so that a layer norm only scales them; f = (redness, 1, what was read, 1 for a read token).
     """
     module = transformer(name, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
     base, (layer,) = module.base_model, module.base_model.layers
@@ -53,17 +60,19 @@ def red_seeker(name):
         for sign, offset in ((1, 0), (-1, 4)):
             projection.weight[red + offset, 0], projection.weight[red + offset, 1] = sign / PATCH**2, -sign / PATCH**2
             projection.bias[constant + offset] = sign * 1.0
-            base.embeddings.cls_token[..., first + offset] = sign * 1.0
+            for token in ("cls_token", "distillation_token")[: TRANSFORMERS[name][2]]:
+                getattr(base.embeddings, token)[..., first + offset] = sign * 1.0
             layer.attention.v_proj.weight[read + offset, red] = sign * 1.0
             layer.attention.o_proj.weight[read + offset, read + offset] = 1.0
         layer.attention.q_proj.weight[0, first] = 6.0
         layer.attention.k_proj.weight[0, red] = 2.0
-        module.classifier.weight[1, read] = 9.0
+        for linear in [child for child in module.children() if isinstance(child, torch.nn.Linear)]:
+            linear.weight[1, read] = 9.0
     return module
 
 
 @pytest.mark.parametrize("method", FOR_PICTURES)
-@pytest.mark.parametrize("name", ["ViT", "DeiT"])
+@pytest.mark.parametrize("name", TRANSFORMERS)
 class TestPictures:
     def test_they_point_at_the_red_square(self, method, name):
         model, (top, left) = vision_model(red_seeker(name)), (8, 16)
@@ -85,16 +94,77 @@ class TestPictures:
             assert result.scores.std() > 0
 
 
-@pytest.mark.parametrize(("name", "extra"), [("ViT", 1), ("DeiT", 2)])
-def test_raw_attention_is_that_of_the_patches(name, extra):
-    module = transformer(name)
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_raw_attention_is_that_of_the_patches(name):
+    module, (_, extra, read) = transformer(name), TRANSFORMERS[name]
     model = vision_model(module)
     scores = explain(model, scene(), method="raw-attention").scores.reshape(SIDE, SIDE)[::PATCH, ::PATCH]
     module.set_attn_implementation("eager")
     with torch.no_grad():
         pixels = model.encode([model.read(scene(), None)])[0].pixels[None]
-        attention = module(pixels, output_attentions=True).attentions[-1][0, :, 0, extra:].mean(0)
+        attention = module(pixels, output_attentions=True).attentions[-1][0, :, :read, extra:].mean((0, 1))
     assert np.allclose(scores.flatten(), attention.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+class TestFormulas:
+    """Of a picture, token by token, from the attention weights that the model itself returns."""
+
+    def scores_and_encoding(self, name, method, options, target=1):
+        module = transformer(name, num_hidden_layers=3)
+        model = vision_model(module)
+        batch = model.batch(model.encode([model.read(scene(seed=2, left=9), None)]))
+        scores = token_scores(build(method, options, "image"), batch, torch.tensor([target]))
+        return scores[0], module, {"pixel_values": batch.values.detach()}, TRANSFORMERS[name][2]
+
+    def test_rollout(self, name):
+        actual, module, encoding, read = self.scores_and_encoding(name, "attention-rollout", {})
+        assert torch.allclose(actual, inside.rollout(module, encoding, read), atol=1e-6)
+
+    def test_chefer(self, name):
+        actual, module, encoding, read = self.scores_and_encoding(name, "chefer", {"output": "logit"})
+        assert torch.allclose(actual, inside.chefer(module, encoding, 1, read), atol=1e-5)
+
+    @pytest.mark.parametrize("start_layer", [0, 1])
+    def test_transition_attention(self, name, start_layer):
+        options = {"output": "logit", "steps": 5, "start_layer": start_layer}
+        actual, module, encoding, read = self.scores_and_encoding(name, "transition-attention", options)
+        expected = inside.transition_attention(module, encoding, 1, 5, start_layer, read)
+        assert expected.any()
+        assert torch.allclose(actual, expected, atol=1e-6)
+
+    def test_parts_of_decompx_add_up_to_the_logits(self, name):
+        actual, module, encoding, _ = self.scores_and_encoding(name, "decompx", {"output": "logit"})
+        with torch.no_grad():
+            logits = module(**encoding).logits[0]
+        assert actual.abs().sum() > 0.5
+        assert torch.allclose(actual.sum(), logits[1], atol=1e-4)
+
+
+class MeanOfPatches(transformers.DeiTForImageClassificationWithTeacher):
+    """A classifier of the mean over all patches."""
+
+    def forward(self, pixel_values):
+        states = self.deit(pixel_values).last_hidden_state
+        return self.cls_classifier(states.mean(1))
+
+
+def test_a_subclass_that_reads_other_tokens_than_the_first_two_is_refused():
+    module = transformer("DeiT-teacher")
+    module.__class__ = MeanOfPatches
+    with pytest.raises(ModelError, match="about the state of the first 2 tokens, and this MeanOfPatches reads others"):
+        explain(vision_model(module), scene(), method="attention-rollout")
+
+
+@pytest.mark.parametrize("name", ["Beit", "Dinov2", "Swin"])
+def test_other_vision_transformers_are_refused_with_those_that_are_not(name):
+    size = {"embed_dim": 8, "depths": [1], "num_heads": [2]} if name == "Swin" else {"hidden_size": 16}
+    size |= {} if name == "Swin" else {"num_hidden_layers": 1, "num_attention_heads": 2}
+    config = getattr(transformers, f"{name}Config")(image_size=SIDE, patch_size=PATCH, num_labels=3, **size)
+    module = getattr(transformers, f"{name}ForImageClassification")(config).eval()
+    message = f"where {name}ForImageClassification has them is not known.*ViTMSNForImageClassification.*WithTeacher"
+    with pytest.raises(NotApplicableError, match=message):
+        explain(vision_model(module), scene(), method="chefer")
 
 
 @pytest.mark.parametrize("start_layer", [0, 1])

@@ -123,3 +123,29 @@ class TestLayers:
             explain(self.models()[0], scene(), method=method, options={"layer": "third"})
         with pytest.raises(OptionError, match=r"'hidden' gives \(1, 4\).*first, relu, second"):
             explain(self.models()[0], scene(), method=method, options={"layer": "hidden"})
+
+
+@pytest.mark.parametrize("method", ["grad-cam", "grad-cam-plus-plus", "guided-grad-cam"])
+class TestZeroMaps:
+    def notes(self, module, method, **arguments):
+        model = from_module(module, preprocess, ["a", "b", "c"], "network", baselines=["mean"])
+        results = explain(model, [scene(), scene(seed=1)], method=method, **arguments)
+        return [[note for note in result.notes if note.kind == "zero-map"] for result in results]
+
+    @pytest.mark.parametrize(("factor", "zero"), [(1.0, False), (1e-4, False), (1e-12, True)])
+    def test_a_map_that_is_rounding_beside_the_output_is_noted(self, method, factor, zero):
+        """The last layer decides how much of the output the maps explain; log-odds are log 2 without it."""
+        module = network()
+        with torch.no_grad():
+            module[-1].weight.mul_(factor)
+            module[-1].bias.mul_(factor)
+        for input_notes in self.notes(module, method, target=["a", "b"], options={"layer": "5"}):
+            assert len(input_notes) == zero
+            assert all("at the layer 5 nothing speaks for the class" in note.message for note in input_notes)
+
+    def test_a_class_that_all_maps_speak_against_is_noted_and_no_other(self, method):
+        module = network()
+        with torch.no_grad():
+            module[-1].weight.copy_(torch.tensor([[-1.0], [1.0], [1.0]]))
+        first, second = self.notes(module, method, target=["a", "b"], options={"output": "logit"})
+        assert (len(first), len(second)) == (1, 0)

@@ -19,6 +19,7 @@ from rationales.methods import build
 from rationales.methods.support.winning_probabilities import winning_probabilities
 from rationales.models.batch import Piece
 from rationales.models.image.efficientnet import EfficientNetLite
+from rationales.models.image.feature_maps import feature_maps_of
 from rationales.models.image.loading import from_module
 from rationales.pipeline.explain import explain
 
@@ -40,6 +41,19 @@ def scores(model, pictures, target, **options):
         batch = model.batch(model.encode([model.read(picture, None) for picture in pictures]))
         method = build("excitation-backprop", options, "image")
         return method.scores(batch, torch.tensor(target)).scores, batch.values
+
+
+def probabilities(module, layers, target=1):
+    """The winning probabilities of the outputs of these layers and of the pixels, not divided by their sums."""
+    model = model_of(module)
+    with model.frozen():
+        batch = model.batch(model.encode([model.read(scene(), None)]))
+        features = [feature_maps_of("excitation-backprop", batch, layer)[-1] for layer in layers]
+
+        def logit(values):
+            return batch.forward_from(Piece(ZERO, ZERO, 0, 1), values)[:, target]
+
+        return winning_probabilities(module, logit, batch.values, features)
 
 
 def positive_biases(module):
@@ -92,8 +106,8 @@ class TestFormula:
             last = pre.relu()
         leaf = last.clone().requires_grad_()
         logits = module.head(module.pool(leaf).mean((2, 3)))[0]
-        others = torch.cat([logits[:target], logits[target + 1 :]])
-        value = logits[target] - (others.logsumexp(0) if output == "log-odds" else 0)
+        other_logits = torch.cat([logits[:target], logits[target + 1 :]])
+        value = logits[target] - (other_logits.logsumexp(0) if output == "log-odds" else 0)
         gradient = torch.autograd.grad(value, leaf)[0]
         first = last.flatten() * gradient.flatten().clamp(min=0)
         probability = first / first.sum()
@@ -106,6 +120,25 @@ class TestFormula:
         assert at_pixels.any()
         assert torch.allclose(actual, at_pixels, atol=1e-10)
 
+    def test_every_layer_of_a_linear_bottleneck(self):
+        """The smallest of its outputs, which are negative, excites nothing, and all others by what they exceed it."""
+        module = positive_biases(LinearBottleneck().double())
+        with torch.no_grad():
+            pixels = model_of(module).encode([model_of(module).read(scene(), None)])[0].pixels[None]
+            stem = module.stem(pixels).relu()
+            narrow = module.narrow(stem)
+            last = module.wide(narrow).relu()
+        assert narrow.min() < 0 < narrow.max()
+        first = last.flatten() * module.head.weight[1].detach().clamp(min=0).repeat_interleave(SIDE * SIDE // 4)
+        at_narrow = carried_back(first / first.sum(), narrow.flatten(), matrix_of(module.wide, narrow.shape[1:]))
+        at_stem = carried_back(at_narrow, stem.flatten(), matrix_of(module.narrow, stem.shape[1:]))
+        at_pixels = carried_back(at_stem, pixels.flatten(), matrix_of(module.stem, pixels.shape[1:]))
+        actual = probabilities(module, ["relu", "narrow"])
+        for expected, probability in zip((first / first.sum(), at_narrow, at_pixels), actual, strict=True):
+            assert torch.allclose(probability.flatten(), expected, atol=1e-10)
+        unwatched = probabilities(module, [])[0]  # no hook copies the outputs
+        assert torch.allclose(unwatched.flatten(), at_pixels, atol=1e-10)
+
     def test_contrastive_is_the_difference_to_the_opposite_neuron(self):
         module, target = residual(), 2
         model = model_of(module)
@@ -116,6 +149,18 @@ class TestFormula:
         opposite = scores(model, [scene()], [target], layer="input", output="logit")[0]
         assert contrastive.any()
         assert torch.allclose(contrastive, (plain - opposite).clamp(min=0), atol=1e-10)
+
+
+class LinearBottleneck(nn.Module):
+    """Two outputs without an activation between two layers that have one; one ReLU for both."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.narrow = nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.Conv2d(4, 2, 1)
+        self.wide, self.relu, self.head = nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Linear(4, 3)
+
+    def forward(self, pixels):
+        return self.head(self.relu(self.wide(self.narrow(self.relu(self.stem(pixels))))).mean((2, 3)))
 
 
 class Bottleneck(nn.Module):
@@ -141,18 +186,15 @@ def _without_hardswish(layers):
 
 
 class TestConservation:
-    @pytest.mark.parametrize("network", [Residual, Bottleneck])
-    @pytest.mark.parametrize("layer", ["input", ""])
-    def test_scores_add_up_to_one(self, network, layer):
-        model = model_of(positive_biases(network().double()))
-        pictures = [scene(seed=seed, left=3 * seed) for seed in range(3)]
-        result = scores(model, pictures, [0, 1, 2], layer=layer)[0]
-        assert (result >= 0).all()
-        assert torch.allclose(result.sum(1), torch.ones(3, dtype=torch.float64), atol=1e-9)
+    @pytest.mark.parametrize(
+        ("network", "layers"),
+        [(Residual, ["stem_norm", "relu", "pool"]), (Bottleneck, ["stem", "last.0", "last.2"])],
+    )
+    def test_no_layer_loses_anything_where_inputs_decide_what_is_active(self, network, layers):
+        """Without a positive bias an active neuron has an excited input, so that one of its inputs wins.
 
-    @pytest.mark.parametrize("network", [Residual, Bottleneck])
-    def test_no_layer_loses_anything_where_inputs_decide_what_is_active(self, network):
-        """Without a positive bias an active neuron has an excited input, so that one of its inputs wins."""
+        The layers are such that all probability goes through them.
+        """
         module = positive_biases(network().double())
         with torch.no_grad():
             for submodule in module.modules():
@@ -162,13 +204,22 @@ class TestConservation:
                     submodule.bias.zero_()
         if network is Bottleneck:
             module.expand = _without_hardswish(module.expand)
-        model = model_of(module)
-        with model.frozen():
-            batch = model.batch(model.encode([model.read(scene(), None)]))
-            (pixels,) = winning_probabilities(
-                module, lambda values: batch.forward_from(Piece(ZERO, ZERO, 0, 1), values)[:, 1], batch.values, []
-            )
-        assert float(pixels.sum()) == pytest.approx(1, abs=1e-9)
+        for probability in probabilities(module, layers):
+            assert (probability >= 0).all()
+            assert float(probability.sum()) == pytest.approx(1, abs=1e-9)
+
+    def test_what_is_active_by_its_bias_alone_loses_its_probability(self):
+        """Two neurons of equal probability, of which the second has no positive weight: half is lost below them."""
+        module = nn.Sequential(nn.Conv2d(3, 1, 1), nn.ReLU(), nn.Conv2d(1, 2, 1), nn.ReLU(), nn.Flatten(),
+                               nn.Linear(2 * SIDE * SIDE, 3)).double()  # fmt: skip
+        with torch.no_grad():
+            for layer, weight, bias in ((0, [[0.0] * 3], [1.0]), (2, [[1.0], [-1.0]], [0.0, 2.0])):
+                module[layer].weight.copy_(torch.tensor(weight)[..., None, None])
+                module[layer].bias.copy_(torch.tensor(bias))
+            module[5].weight.fill_(1.0)
+        above, below, _ = probabilities(module, ["3", "1"])
+        assert float(above.sum()) == pytest.approx(1)
+        assert float(below.sum()) == pytest.approx(0.5)
 
     def test_what_is_lost_is_said(self):
         """A neuron that is active by its bias alone has no input that could win."""
@@ -195,6 +246,57 @@ class TestConservation:
             batch = model.batch(model.encode([model.read(scene(), None)]))
             feature = build("excitation-backprop", {}, "image")._feature(batch, ZERO)
         assert not feature.name.startswith("resnet.encoder.stages.0.layers.0.layer")  # a branch of the block
+
+
+NO_OPERATIONS = {
+    "clone": torch.clone,
+    "contiguous": lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1),
+    "flattened": lambda x: x.flatten().view(x.shape),
+    "padded": nn.ZeroPad2d(0),
+    "padded-and-cut": lambda x: nn.functional.pad(x, (1, 1, 1, 1))[:, :, 1:-1, 1:-1],
+    "times-one": lambda x: x * 1.0,
+    "times-minus-one": lambda x: -1 * (-1.0 * x),
+    "over-one": lambda x: x / torch.ones(()),
+    "plus-zero": lambda x: x + 0.0,
+    "in-place": lambda x: x.mul_(1.0).add_(0.0),
+    "dropout": nn.Dropout(0.5).eval(),
+}
+
+
+class TestNothingDone:
+    @pytest.mark.parametrize("network", [Residual, Bottleneck, LinearBottleneck])
+    @pytest.mark.parametrize("no_operation", NO_OPERATIONS.values(), ids=list(NO_OPERATIONS))
+    def test_functions_that_change_no_value_change_no_score(self, no_operation, network):
+        """Behind every convolution, norm and pooling, and on the pixels."""
+        module = positive_biases(network().double())
+        expected = probabilities(module, [])[0]
+        for submodule in module.modules():
+            if isinstance(submodule, (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d)):
+                submodule.register_forward_hook(lambda _module, _arguments, output: no_operation(output))
+        module.register_forward_pre_hook(lambda _module, arguments: (no_operation(arguments[0].clone()),))
+        assert expected.any()
+        assert torch.allclose(probabilities(module, [])[0], expected, atol=1e-12)
+
+    def test_a_layer_is_forgotten_when_its_output_is_overwritten(self):
+        """The norm behind the sum is not folded into the convolution, whose outputs are no longer there."""
+
+        class Overwriting(LinearBottleneck):
+            def __init__(self, in_place):
+                super().__init__()
+                self.in_place, self.norm = in_place, nn.BatchNorm2d(2)
+
+            def forward(self, pixels):
+                stem = self.relu(self.stem(pixels))
+                narrow, second = self.narrow(stem), self.narrow(stem.flip(2))
+                total = narrow.add_(second) if self.in_place else narrow + second
+                return self.head(self.relu(self.wide(self.norm(total))).mean((2, 3)))
+
+        results = []
+        for in_place in (False, True):
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                results.append(probabilities(positive_biases(Overwriting(in_place).double().eval()), [])[0])
+        assert torch.equal(*results)
 
 
 class TestWhere:

@@ -89,6 +89,17 @@ def test_a_wider_beam_is_never_worse_at_the_size_of_a_full_one(metric):
     assert max(values) <= best + 1e-5
 
 
+def test_another_baseline_is_that_of_a_model_with_it():
+    module, tokenizer = tiny("bert", seed=3)
+    target, options = torch.tensor([1, 0]), {"metric": "comprehensiveness", "output": "log-probability"}
+    replaced = build("solvex", {**options, "baseline": "mask"}).scores(batch_of(module, tokenizer), target)
+    model = rationales.load(module, tokenizer, baseline="mask")
+    batch = model.batch(model.encode([model.read(text, None) for text in TEXTS]))
+    expected = build("solvex", options).scores(batch, target)
+    assert torch.equal(replaced.scores, expected.scores)
+    assert not torch.equal(build("solvex", options).scores(batch_of(module, tokenizer), target).scores, expected.scores)
+
+
 class TestBudget:
     def test_units_that_the_search_does_not_reach_follow_by_their_value_alone(self):
         """Four words, each alone and left out, are eight passes."""
@@ -131,6 +142,10 @@ class TestBudget:
             build("solvex", {"passes": 11}).scores(batch_of(*tiny("bert")), torch.tensor([1, 0]))
 
     def test_impossible_settings_are_refused(self):
-        for options, message in (({"beams": 0}, "at least 1 beam"), ({"passes": 0}, "at least 1 forward pass")):
+        for options, message in (
+            ({"beams": 0}, "at least 1 beam"),
+            ({"passes": 0}, "at least 1 forward pass"),
+            ({"removal": "delete", "baseline": "mask"}, "deletes units .* or replaces them by mask .* not both"),
+        ):
             with pytest.raises(OptionError, match=message):
                 build("solvex", options)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rationales.methods.attention.attention_method import AttentionMethod, rollout
-from rationales.methods.attention.block_vectors import block_vectors, normalised_rows
+from rationales.methods.attention.block_vectors import checked_block_vectors, normalised_rows
 from rationales.methods.attention.trace import EncoderTrace, LayerTrace
 from rationales.models.batch import Batch
 from rationales.models.batch.rows import Block
@@ -28,16 +28,19 @@ class Alti(AttentionMethod):
     )
     adds_tokens: ClassVar[bool] = True
     norm_last_only: ClassVar[bool] = True
+    reads_weights: ClassVar[bool] = True
 
     def token_scores(self, trace: EncoderTrace, batch: Batch, block: Block, target: Tensor) -> Tensor:
         last = trace.layers[-1]  # of which only the first token is read
-        return rollout([contributions(layer, 1 if layer is last else layer.states.shape[1]) for layer in trace.layers])
+        return rollout(
+            [contributions(trace, layer, 1 if layer is last else layer.states.shape[1]) for layer in trace.layers]
+        )
 
 
-def contributions(trace: LayerTrace, count: int) -> Tensor:
+def contributions(trace: EncoderTrace, layer: LayerTrace, count: int) -> Tensor:
     """(R, count, T): the contribution of every token to the first tokens' block outputs; rows sum to 1."""
     shares = []
-    for queries, vectors in block_vectors(trace, count, value_bias=False):
-        output = trace.attention_norm_output[:, queries, None]  # (R, I, 1, d)
+    for queries, vectors in checked_block_vectors(trace, layer, count, value_bias=False):
+        output = layer.attention_norm_output[:, queries, None]  # (R, I, 1, d)
         shares.append((output.abs().sum(-1) - (output - vectors).abs().sum(-1)).relu())
     return normalised_rows(torch.cat(shares, 1))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from rationales.errors import ModelError
-from rationales.methods.attention.architectures import INSTEAD, check_batch, find_encoder
+from rationales.methods.attention.architectures import INSTEAD, Encoder, check_batch, find_encoder
 from rationales.methods.attention.trace import EncoderTrace, trace_encoder
 from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
@@ -30,14 +30,20 @@ class AttentionMethod(Method):
     class_specific: ClassVar[bool] = False
     adds_tokens: ClassVar[bool] = False  # a unit's score is the sum over its tokens; False: the mean
     norm_last_only: ClassVar[bool] = False  # defined for layers that end in a layer norm, as BERT's
+    reads_weights: ClassVar[bool] = False  # of the layers, beside what goes through them
+    reads_head: ClassVar[bool] = False  # the weights of the classifier, too
 
     @abstractmethod
     def token_scores(self, trace: EncoderTrace, batch: Batch, block: Block, target: Tensor) -> Tensor:
         """(R, T): a score for every token of the block's rows; `target` is (R,)."""
 
+    def encoder(self, module: nn.Module) -> Encoder:
+        """The encoder of a classifier; an error if the method cannot read it."""
+        return find_encoder(self.name, module, self.reads_weights, self.reads_head)
+
     def trace(self, batch: Batch, block: Block) -> EncoderTrace:
         """A forward pass of the block's rows."""
-        encoder = find_encoder(self.name, batch.modules[block.view])
+        encoder = self.encoder(batch.modules[block.view])
         if self.norm_last_only and encoder.norm_first:
             kind = type(batch.modules[block.view]).__name__
             raise ModelError(
@@ -54,7 +60,7 @@ class AttentionMethod(Method):
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         check_batch(self.name, batch)
         for module in batch.modules:  # refused before the first pass
-            find_encoder(self.name, module)
+            self.encoder(module)
         rows = batch.distinct
 
         def compute() -> Tensor:
@@ -93,9 +99,12 @@ class AttentionMethod(Method):
         return image * batch.rows.real[block.row] / (side * side if self.adds_tokens else 1)
 
 
-def rollout(mixing: list[Tensor]) -> Tensor:
-    """(R, T): how much of every token of the input reaches the first, by the product of the layers' (R, T, T)."""
-    first = mixing[-1][:, :1]
+def rollout(mixing: list[Tensor], read_tokens: int = 1) -> Tensor:
+    """(R, T): how much of every token of the input reaches the first, by the product of the layers' (R, T, T).
+
+    Where the classifier reads several tokens, the mean over these.
+    """
+    first = mixing[-1][:, :read_tokens]
     for layer in mixing[-2::-1]:
         first = first @ layer
-    return first[:, 0]
+    return first.mean(1)

@@ -23,4 +23,4 @@ class AttentionRollout(AttentionMethod):
 
     def token_scores(self, trace: EncoderTrace, batch: Batch, block: Block, target: Tensor) -> Tensor:
         identity = torch.eye(trace.tokens.shape[1], device=trace.tokens.device)
-        return rollout([(layer.attention.mean(1) + identity) / 2 for layer in trace.layers])
+        return rollout([(layer.attention.mean(1) + identity) / 2 for layer in trace.layers], trace.encoder.read_tokens)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from rationales.methods.attention.trace import LayerTrace, norm_scale
+from rationales.methods.attention.trace import EncoderTrace, LayerTrace, norm_scale
 
 CHUNK_NUMBERS = 2**24  # numbers in the vectors that are computed at once
 
@@ -39,12 +39,27 @@ def block_vectors(trace: LayerTrace, count: int, value_bias: bool) -> Iterator[t
         yield queries, through_norm(trace.layer.attention_norm, vectors, scale[:, queries])
 
 
-def block_bias(trace: LayerTrace) -> Tensor:
-    """(R, T, d): what the block adds to the vectors without value bias: its biases, through the layer norm."""
+def checked_block_vectors(
+    trace: EncoderTrace, layer: LayerTrace, count: int, value_bias: bool
+) -> Iterator[tuple[slice, Tensor]]:
+    """As `block_vectors`; a ModelError unless the vectors and the block's biases add up to what the block returned."""
+    bias = block_bias(layer, value_bias)
+    for queries, vectors in block_vectors(layer, count, value_bias):
+        real, output = trace.tokens[:, queries, None], layer.attention_norm_output[:, queries]
+        trace.check_sum((vectors.sum(2) + bias[:, queries]) * real, output * real, output * real, "an attention block")
+        yield queries, vectors
+
+
+def block_bias(trace: LayerTrace, value_bias: bool = False) -> Tensor:
+    """(R, T, d): what the block adds to the vectors: its biases, through the layer norm.
+
+    `value_bias`: whether the vectors have the bias of the values, which then is not added.
+    """
     output, norm = trace.layer.attention_output, trace.layer.attention_norm
     bias = torch.zeros(output.in_features, device=trace.states.device, dtype=trace.states.dtype)
-    if trace.layer.value.bias is not None:
-        bias = trace.layer.value.bias.to(bias)  # attention weights of a token sum to 1
+    bias_of_values: Tensor | None = trace.layer.value.bias
+    if bias_of_values is not None and not value_bias:
+        bias = bias_of_values.to(bias)  # attention weights of a token sum to 1
     added = nn.functional.linear(bias, output.weight.to(bias), output.bias.to(bias))
     scale = norm_scale(norm, trace.attention_norm_input)
     return through_norm(norm, added.expand_as(trace.states)[:, :, None], scale)[:, :, 0] + norm.bias.to(bias)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from rationales.errors import ModelError
-from rationales.methods.attention.architectures import find_encoder
 from rationales.methods.attention.attention_method import AttentionMethod
 from rationales.methods.attention.trace import EncoderTrace, by_head, trace_encoder
 from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
@@ -36,7 +35,7 @@ class Chefer(AttentionMethod):
     output: str = option(DEFAULT_OUTPUT, "output of the model that is explained, for the target", *OUTPUTS)
 
     def trace(self, batch: Batch, block: Block) -> EncoderTrace:
-        encoder = find_encoder(self.name, batch.modules[block.view])
+        encoder = self.encoder(batch.modules[block.view])
         with torch.enable_grad():
             values = batch.input_embeddings(block.row).requires_grad_()
             return trace_encoder(self.name, batch, block, encoder, values.clone())
@@ -47,10 +46,11 @@ class Chefer(AttentionMethod):
         if not value.requires_grad:
             raise ModelError(NO_GRADIENTS)
         gradients = torch.autograd.grad(value, [layer.context for layer in trace.layers])
-        first = torch.zeros_like(trace.layers[0].attention[:, 0, :1])  # the first row of R, from the last layer on
-        first[..., 0] = 1
+        # the rows of R of the tokens that are read, from the last layer on
+        first = torch.zeros_like(trace.layers[0].attention[:, 0, : trace.encoder.read_tokens])
+        first.diagonal(dim1=1, dim2=2).fill_(1)
         for layer, gradient in zip(reversed(trace.layers), reversed(gradients), strict=True):
             gradient_by_head = by_head(gradient.to(layer.value.dtype), trace.encoder.heads)
             weighted = (gradient_by_head @ layer.value.transpose(-1, -2) * layer.attention).relu().mean(1)  # (R, T, T)
             first = first + first @ weighted
-        return first[:, 0]
+        return first.mean(1)

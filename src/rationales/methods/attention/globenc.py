@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rationales.methods.attention.attention_method import AttentionMethod, rollout
-from rationales.methods.attention.block_vectors import block_vectors, normalised_rows, through_norm
+from rationales.methods.attention.block_vectors import checked_block_vectors, normalised_rows, through_norm
 from rationales.methods.attention.trace import EncoderTrace, LayerTrace, norm_scale
 from rationales.models.batch import Batch
 from rationales.models.batch.rows import Block
@@ -26,19 +26,20 @@ class GlobEnc(AttentionMethod):
     summary: ClassVar[str] = "norms of the vectors that tokens contribute to each layer; the same for all classes"
     adds_tokens: ClassVar[bool] = True
     norm_last_only: ClassVar[bool] = True
+    reads_weights: ClassVar[bool] = True
 
     def token_scores(self, trace: EncoderTrace, batch: Batch, block: Block, target: Tensor) -> Tensor:
         last = trace.layers[-1]  # of which only the first token is read
         return rollout(
-            [contribution_norms(layer, 1 if layer is last else layer.states.shape[1]) for layer in trace.layers]
+            [contribution_norms(trace, layer, 1 if layer is last else layer.states.shape[1]) for layer in trace.layers]
         )
 
 
-def contribution_norms(trace: LayerTrace, count: int) -> Tensor:
+def contribution_norms(trace: EncoderTrace, layer: LayerTrace, count: int) -> Tensor:
     """(R, count, T): the norm of every token's vector in the first tokens' layer outputs; rows sum to 1."""
-    scale = norm_scale(trace.layer.output_norm, trace.output_norm_input)
+    scale = norm_scale(layer.layer.output_norm, layer.output_norm_input)
     norms = [
-        through_norm(trace.layer.output_norm, vectors, scale[:, queries]).norm(dim=-1)
-        for queries, vectors in block_vectors(trace, count, value_bias=True)
+        through_norm(layer.layer.output_norm, vectors, scale[:, queries]).norm(dim=-1)
+        for queries, vectors in checked_block_vectors(trace, layer, count, value_bias=True)
     ]
     return normalised_rows(torch.cat(norms, 1))

@@ -49,14 +49,18 @@ class Propagation:
         return self._norm(attended + self._feed_forward(attended, layer), parts.output_norm, second_scale)
 
     def through_head(self, vectors: Tensor) -> Tensor:
-        """(R, 1, T, d) -> (R, T, outputs): the model's decomposed logits, from the first token's last state."""
+        """(R, read, T, d) -> (R, T, outputs): the model's decomposed logits, from the read tokens' last states."""
         encoder = self.trace.encoder
         if encoder.final_norm is not None and self.trace.final_norm_input is not None:
-            scale = norm_scale(encoder.final_norm, self.trace.final_norm_input[:, :1])
+            scale = norm_scale(encoder.final_norm, self.trace.final_norm_input[:, : encoder.read_tokens])
             vectors = self._norm(vectors, encoder.final_norm, scale)
-        for linear, slope in zip(encoder.head[:-1], self.trace.head_slopes, strict=True):
-            vectors = self._linear(vectors, linear) * slope[:, None, None]
-        return self._linear(vectors, encoder.head[-1])[:, 0]
+        logits = []
+        for token, (readout, slopes) in enumerate(zip(encoder.readouts, self.trace.head_slopes, strict=True)):
+            states = vectors[:, token : token + 1]
+            for linear, slope in zip(readout[:-1], slopes, strict=True):
+                states = self._linear(states, linear) * slope[:, None, None]
+            logits.append(self._linear(states, readout[-1])[:, 0])
+        return torch.stack(logits).mean(0)
 
     def _attend(self, vectors: Tensor, layer: LayerTrace, count: int) -> Tensor:
         """(R, T, T, d) -> (R, count, T, d): values, weighted by attention, and the linear layer after it."""

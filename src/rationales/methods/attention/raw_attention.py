@@ -30,4 +30,4 @@ class RawAttention(AttentionMethod):
             raise OptionError(
                 f"raw-attention: the encoder has {count} layers, 0 to {count - 1}; there is no {self.layer}"
             )
-        return trace.layers[self.layer].attention[:, :, 0].mean(1)
+        return trace.layers[self.layer].attention[:, :, : trace.encoder.read_tokens].mean((1, 2))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import torch
@@ -48,12 +48,25 @@ class LayerTrace:
 class EncoderTrace:
     """A forward pass of R rows; tensors are in single precision at least."""
 
+    method: str  # that reads it
     encoder: Encoder
     layers: Sequence[LayerTrace]
     tokens: Tensor  # (R, T) bool: tokens, not padding
-    head_slopes: Sequence[Tensor]  # (R, width): activation(z) / z after every linear layer of the head but the last
+    head_slopes: Sequence[Sequence[Tensor]]  # (R, width): activation(z) / z after the linear layers of each readout
     final_norm_input: Tensor | None  # (R, T, d)
     logits: Tensor  # (R, classes) of the batch
+
+    def check_sum(self, total: Tensor, actual: Tensor, terms: Tensor, name: str) -> None:
+        """Raise a ModelError unless a decomposition's `total` is what the model computed, the `actual` values.
+
+        terms: what differences are measured by: the largest of these values.
+        """
+        if not _is_close(total, actual, terms, self.layers[0].context.dtype):
+            raise ModelError(
+                f"{self.method} takes a model apart by its weights, and the sum is not {name} (quantised or "
+                "adapted layers, a hook that changes what a module returns, or a forward function of its own?); load "
+                f"the plain model, or {INSTEAD}"
+            )
 
 
 def trace_encoder(method: str, batch: Batch, block: Block, encoder: Encoder, values: Tensor) -> EncoderTrace:
@@ -61,16 +74,22 @@ def trace_encoder(method: str, batch: Batch, block: Block, encoder: Encoder, val
     calls = _Calls(method)
     with _recorded(encoder, calls.record):
         logits = batch.forward_from(block.piece(1), values)
+    if not encoder.is_stock:
+        _check_read_tokens(method, batch, block, encoder, values, logits)
     rows, count = calls.input(encoder.layers[0].module).shape[:2]
     if isinstance(batch, TextBatch):
         tokens = batch.attention[block.row, :count].bool()
     else:
         tokens = torch.ones(rows, count, dtype=torch.bool, device=batch.device)
     return EncoderTrace(
+        method=method,
         encoder=encoder,
         layers=[_layer_trace(calls, layer, tokens, encoder.heads) for layer in encoder.layers],
         tokens=tokens,
-        head_slopes=[slope(calls.output(before), calls.input(after)) for before, after in pairwise(encoder.head)],
+        head_slopes=[
+            [slope(calls.output(before), calls.input(after)) for before, after in pairwise(readout)]
+            for readout in encoder.readouts
+        ],
         final_norm_input=None if encoder.final_norm is None else calls.input(encoder.final_norm),
         logits=logits,
     )
@@ -113,15 +132,41 @@ def _layer_trace(calls: _Calls, layer: EncoderLayer, tokens: Tensor, heads: int)
 
 def _check_attention(method: str, ours: Tensor, context: Tensor, tokens: Tensor) -> None:
     """Raise a ModelError unless weights times values, (R, H, T, d / H), are the attention's output (R, T, d)."""
+    actual = context.to(ours.dtype) * tokens[..., None]
+    if not _is_close(ours.transpose(1, 2).flatten(2) * tokens[..., None], actual, actual, context.dtype):
+        raise ModelError(
+            f"{method} computes attention as softmax(Q K^T / sqrt(d)) V, and this model's attention returns "
+            f"something else (relative positions, a sliding window or an attention of its own?); {INSTEAD}"
+        )
+
+
+def _check_read_tokens(
+    method: str, batch: Batch, block: Block, encoder: Encoder, values: Tensor, logits: Tensor
+) -> None:
+    """Raise a ModelError unless the logits stay the same when all states but the read tokens' are lost at the end."""
+    count = encoder.read_tokens
+
+    def keep_first(_module: nn.Module, _arguments: Any, output: Any) -> Any:
+        states = output[0] if isinstance(output, tuple) else output
+        first = torch.cat([states[:, :count], torch.zeros_like(states[:, count:])], 1)
+        return (first, *output[1:]) if isinstance(output, tuple) else first
+
+    with ExitStack() as stack, torch.no_grad():
+        stack.callback(encoder.layers[-1].module.register_forward_hook(keep_first).remove)
+        reduced = batch.forward_from(block.piece(1), values)
+    if not _is_close(reduced, logits, logits, logits.dtype):
+        read = "token" if count == 1 else f"{count} tokens"
+        raise ModelError(
+            f"{method} is about the state of the first {read}, and this {type(batch.modules[block.view]).__name__} "
+            f"reads others, too (a mean over tokens, or a head of its own?); {INSTEAD}"
+        )
+
+
+def _is_close(ours: Tensor, actual: Tensor, terms: Tensor, dtype: torch.dtype) -> bool:
+    """Whether values are equal up to the rounding of the model's precision, relative to the largest of the `terms`."""
     with torch.no_grad():
-        actual = context.to(ours.dtype)
-        difference = (ours.transpose(1, 2).flatten(2) - actual).abs() * tokens[..., None]
-        largest = (actual.abs() * tokens[..., None]).amax()
-        if bool(difference.amax() > MAX_DIFFERENCE[context.dtype] * largest):
-            raise ModelError(
-                f"{method} computes attention as softmax(Q K^T / sqrt(d)) V, and this model's attention returns "
-                f"something else (relative positions, a sliding window or an attention of its own?); {INSTEAD}"
-            )
+        largest = MAX_DIFFERENCE[dtype] * terms.abs().amax()
+        return not bool((ours - actual).abs().amax() > largest)  # NaN is reported with the scores
 
 
 class _Calls:
@@ -163,7 +208,7 @@ class _Calls:
 @contextmanager
 def _recorded(encoder: Encoder, record: Callable[[nn.Module, Any, Any, Any], None]) -> Iterator[None]:
     """Inside the block, `record` is called after every module of the encoder that decompositions read."""
-    modules = [*encoder.head, *([] if encoder.final_norm is None else [encoder.final_norm])]
+    modules = [*chain.from_iterable(encoder.readouts), *([] if encoder.final_norm is None else [encoder.final_norm])]
     for layer in encoder.layers:
         modules += [getattr(layer, field.name) for field in fields(layer)]
     with ExitStack() as stack:

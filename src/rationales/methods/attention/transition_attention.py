@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from rationales.errors import ModelError, OptionError
-from rationales.methods.attention.architectures import find_encoder
 from rationales.methods.attention.attention_method import AttentionMethod
 from rationales.methods.attention.trace import EncoderTrace, by_head, trace_encoder
 from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
@@ -52,14 +51,14 @@ class TransitionAttention(AttentionMethod):
         if self.start_layer >= count:
             raise OptionError(f"transition-attention: the encoder has {count} layers; start_layer is 0 to {count - 1}")
         attention = [layer.attention.mean(1) for layer in trace.layers]  # (R, T, T) each
-        state = attention[-1][:, :1]
+        state = attention[-1][:, : trace.encoder.read_tokens]
         for transition in attention[self.start_layer : -1][::-1]:
             state = state @ transition + state
-        return state[:, 0] * self._integrated_gradients(batch, block, target)
+        return (state * self._integrated_gradients(batch, block, target)).mean(1)
 
     def _integrated_gradients(self, batch: Batch, block: Block, target: Tensor) -> Tensor:
-        """(R, T): the positive part of the mean gradient at the first row of the last attention, over the heads."""
-        encoder = find_encoder(self.name, batch.modules[block.view])
+        """(R, read, T): the positive part of the mean gradient at the last attention of the read tokens, over heads."""
+        encoder = self.encoder(batch.modules[block.view])
         values = batch.input_embeddings(block.row)
         total: Tensor | None = None
         for share in torch.linspace(0, 1, self.steps).tolist():
@@ -71,8 +70,9 @@ class TransitionAttention(AttentionMethod):
                 raise ModelError(NO_GRADIENTS)
             last = trace.layers[-1]
             gradient = torch.autograd.grad(value, last.context)[0].to(last.value.dtype)
-            first = by_head(gradient, encoder.heads)[:, :, :1] @ last.value.detach().transpose(-1, -2)  # (R, H, 1, T)
-            total = first if total is None else total + first
+            read = by_head(gradient, encoder.heads)[:, :, : encoder.read_tokens]
+            first = read @ last.value.detach().transpose(-1, -2)
+            total = first if total is None else total + first  # (R, H, read, T)
         if total is None:  # there is at least one step
             raise OptionError("transition-attention needs at least 1 step")
-        return (total / self.steps).relu().mean(1)[:, 0]
+        return (total / self.steps).relu().mean(1)

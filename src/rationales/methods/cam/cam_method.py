@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate
 
 from rationales.errors import ModelError
 from rationales.methods.gradient.gradient_method import DEFAULT_OUTPUT
-from rationales.methods.method import Method, Progress
+from rationales.methods.method import Attribution, Method, Progress
 from rationales.models.batch import Batch
 from rationales.models.batch.batch import NO_GRADIENTS
 from rationales.models.batch.queries import to_rows
@@ -20,6 +20,9 @@ from rationales.models.batch.rows import Block
 from rationales.models.classes import OUTPUTS, explained_output
 from rationales.models.image.feature_maps import FeatureMap, feature_maps_of, watch_outputs
 from rationales.options import option
+from rationales.rationale import Note
+
+NEGLIGIBLE = 1e-7  # sum of a map that counts as zero, relative to the explained output, or to 1 where that is smaller
 
 
 @dataclass(frozen=True)
@@ -36,29 +39,40 @@ class CamMethod(Method):
     def channel_weights(self, maps: Tensor, gradients: Tensor) -> Tensor:
         """(R, C, h, w) maps and their gradients -> (R, C, 1, 1) weights."""
 
-    def class_maps(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Tensor:
-        """(S, n): the map of every row, 0 for padding."""
+    def class_maps(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        """(S, n): the map of every row, 0 for padding; a note for every input whose map is zero up to rounding."""
         feature = feature_maps_of(self.name, batch, self.layer)[-1]
         rows = batch.distinct
+        zero = torch.zeros(rows, device=batch.device, dtype=torch.bool)
 
         def compute() -> Tensor:
             single = torch.promote_types(batch.dtype, torch.float32)
             scores = torch.zeros(rows, batch.size[1], device=batch.device, dtype=single)
             done = 0
             for block in batch.blocks(rows):
-                maps, gradients = self._maps_and_gradients(batch, block, feature, target)
-                scores[block.row] = weighted_map(maps, self.channel_weights(maps, gradients), batch.grid).to(single)
+                maps, gradients, value = self._maps_and_gradients(batch, block, feature, target)
+                weights = self.channel_weights(maps, gradients)
+                scores[block.row] = weighted_map(maps, weights, batch.grid).to(single)
+                positive = (weights * maps).sum(1).relu().flatten(1).sum(1)
+                zero[block.row] = positive <= NEGLIGIBLE * value.abs().clamp(min=1)
                 done += len(block.row)
                 if progress is not None:
                     progress(done / rows)
             return scores * batch.rows.real[:rows]
 
-        return to_rows(batch, batch.fit(compute))
+        scores = to_rows(batch, batch.fit(compute))
+        message = (
+            f"the map of {self.name} is zero up to rounding: at the layer {feature.name} nothing speaks for the class; "
+            "set another layer (layer), or use integrated-gradients, occlusion or marc"
+        )
+        zero_inputs = set(batch.rows.input[:rows][zero].tolist())
+        notes = [[Note("zero-map", message)] if number in zero_inputs else [] for number in range(batch.inputs)]
+        return Attribution(scores, notes=notes)
 
     def _maps_and_gradients(
         self, batch: Batch, block: Block, feature: FeatureMap, target: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """(R, C, h, w) twice: the maps of a block's rows, and the gradients of the explained output."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(R, C, h, w) twice: the maps of a block's rows, and the gradients of the explained output; (R,): it."""
         feature_outputs: list[Tensor] = []
         with torch.enable_grad(), watch_outputs(feature.module, feature_outputs.append):
             pixels = batch.input_embeddings(block.row).requires_grad_()
@@ -71,7 +85,7 @@ class CamMethod(Method):
         if gradient is None:
             raise ModelError(f"the model's logits do not depend on the output of {feature.name}; name another layer")
         maps, gradients = (feature.layout.maps(x.detach().to(pixels.dtype)) for x in (output, gradient))
-        return maps, gradients
+        return maps, gradients, value.detach()
 
 
 def weighted_map(maps: Tensor, weights: Tensor, grid: tuple[int, int] | None) -> Tensor:

@@ -20,7 +20,7 @@ class GradCam(CamMethod):
     summary: ClassVar[str] = "the last feature maps of an image model, weighted by their gradients"
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        return Attribution(self.class_maps(batch, target, progress))
+        return self.class_maps(batch, target, progress)
 
     def channel_weights(self, maps: Tensor, gradients: Tensor) -> Tensor:
         return gradients.mean((2, 3), keepdim=True)

@@ -26,7 +26,7 @@ class GradCamPlusPlus(CamMethod):
     summary: ClassVar[str] = "the last feature maps, weighted by their positive gradients, place by place"
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        return Attribution(self.class_maps(batch, target, progress))
+        return self.class_maps(batch, target, progress)
 
     def channel_weights(self, maps: Tensor, gradients: Tensor) -> Tensor:
         positive = gradients.relu()

@@ -25,6 +25,7 @@ class GuidedGradCam(GradCam):
     reduce: str = option("norm", "reduction of the guided gradient over colours: signed sum or L1 norm", *REDUCE)
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        maps = self.class_maps(batch, target)
+        class_maps = self.class_maps(batch, target)
         gradients, notes = guided_gradients(batch, target, self.output, self.reduce, progress)
-        return Attribution(maps * gradients, notes=notes)
+        notes = [[*first, *second] for first, second in zip(class_maps.notes, notes, strict=True)]
+        return Attribution(class_maps.scores * gradients, notes=notes)

@@ -38,6 +38,11 @@ class IntegratedGradients(GradientMethod):
         if self.steps < 1:
             raise OptionError(f"integrated-gradients needs at least 1 step, not {self.steps}")
 
+    @property
+    def removal_operation(self) -> str:
+        """The option `baseline`, or the model's baseline."""
+        return self.baseline or "baseline"
+
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         replaced = batch.with_baseline(self.baseline) if self.baseline else batch
         position, weight = (torch.from_numpy(nodes) for nodes in np.polynomial.legendre.leggauss(self.steps))

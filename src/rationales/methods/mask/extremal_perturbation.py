@@ -18,15 +18,15 @@ from rationales.models.batch import Batch
 from rationales.options import check_settings, option
 from rationales.rationale import Note, Rule
 
-NOTED_SHIFT = 0.1  # difference between the area of an optimised mask and the requested one that is noted
+NOTED_SHIFT = 0.1  # difference between the area of an optimised mask and the requested one that is noted, as its share
 
 
 @dataclass(frozen=True)
 class ExtremalPerturbation(Method):
     """Mean over areas a of m_a = argmax_m score(m) - lambda ||vecsort(m) - r_a||^2 / n (Eq. 4).
 
-    The score is the log-odds of the target. An optimised mask has soft edges, so that its mean is near a; a shift of
-    its logits makes it a.
+    The score is the log-odds of the target. An optimised mask has soft edges: a term on its mean is added to the
+    penalty, and a small shift of its logits makes the mean a.
     """
 
     name: ClassVar[str] = "extremal-perturbation"
@@ -44,6 +44,7 @@ class ExtremalPerturbation(Method):
     area_weight: float = option(1000.0, "weight of the area's penalty, reached after half of the steps")
     cell: int = option(0, "side in pixels of a cell of the mask; 0: 28 cells along the longer side")
     width: float = option(1.5, "standard deviation of the kernel whose smooth maximum the mask is, in cells")
+    baseline: str = option("", "what replaces units, in place of the model's baselines; for an image blur-N")
 
     def __post_init__(self) -> None:
         check_settings(self, ("steps", "learning_rate", "area_weight", "width"), ("cell",))
@@ -59,8 +60,15 @@ class ExtremalPerturbation(Method):
             raise OptionError(f"areas are numbers between 0 and 1, separated by commas, not {self.areas!r}")
         return shares
 
+    @property
+    def removal_operation(self) -> str:
+        """The option `baseline`, or the model's baseline."""
+        return self.baseline or "baseline"
+
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         check_single_part(self.name, batch)
+        if self.baseline:
+            return replace(self, baseline="").scores_on(self.baseline, batch, target, progress)
         shares = self.shares()
         total = torch.zeros((batch.masks, batch.size[1]), device=batch.device, dtype=batch.dtype)
         steps, notes = [0] * batch.inputs, [list[Note]() for _ in range(batch.inputs)]
@@ -97,6 +105,6 @@ def _note_areas(notes: list[list[Note]], batch: Batch, result: MaskResult, share
     """Add a note to every input whose mask was far from its area before it was shifted to it."""
     areas = mean_over_masks(mean_over_units(result.keep, batch), batch).tolist()
     for input_notes, area in zip(notes, areas, strict=True):
-        if abs(area - share) > NOTED_SHIFT:
+        if abs(area - share) > NOTED_SHIFT * share:
             message = f"the optimised mask kept {area:.1%} of the units and was shifted to {share:.1%}"
             input_notes.append(Note("area", f"{message}; raise steps"))

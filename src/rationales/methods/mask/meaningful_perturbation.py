@@ -39,6 +39,7 @@ class MeaningfulPerturbation(Method):
             kind: {"default": {"game": "hybrid", "l1_weight": 0.02, "blur": 0.4, "jitter": 0.0, "start": "uniform"}}
             for kind in ("text", "audio")
         },
+        "image": {"default": {}, "paper": {"baseline": "blur-10"}},
         "spectrogram": {"default": {"jitter": 0.0, "start": "uniform"}},
     }
 
@@ -60,14 +61,22 @@ class MeaningfulPerturbation(Method):
         "circle",
         "uniform",
     )
+    baseline: str = option("", "what replaces units, in place of the model's baselines; for an image blur-N")
 
     def __post_init__(self) -> None:
         check_settings(
             self, ("steps", "learning_rate", "tv_power"), ("l1_weight", "tv_weight", "cell", "blur", "jitter")
         )
 
+    @property
+    def removal_operation(self) -> str:
+        """The option `baseline`, or the model's baseline."""
+        return self.baseline or "baseline"
+
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         check_single_part(self.name, batch)
+        if self.baseline:
+            return replace(self, baseline="").scores_on(self.baseline, batch, target, progress)
         settings = self.settings()
         start = circle_start(batch, target, settings) if self.start == "circle" and batch.grid is not None else None
         result = optimize(batch, target, settings, progress, start=start)

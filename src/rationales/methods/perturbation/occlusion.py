@@ -13,7 +13,7 @@ from rationales.masks.objective import unit_count
 from rationales.methods.method import Attribution, Method, Presets, Progress
 from rationales.methods.support.sliding_windows import Windows
 from rationales.models.batch import Batch
-from rationales.models.batch.queries import outputs_under_keeps, to_rows
+from rationales.models.batch.queries import outputs_under_keeps
 from rationales.models.classes import OUTPUTS
 from rationales.options import option
 
@@ -59,12 +59,14 @@ class Occlusion(Method):
         if not (0 <= self.window_share <= 1 and 0 <= self.stride_share <= max(self.window_share, 1e-9)):
             raise OptionError("occlusion needs a window_share between 0 and 1, and a stride_share of at most that")
 
+    @property
+    def removal_operation(self) -> str:
+        """The option `baseline`, or the model's baseline."""
+        return self.baseline or "baseline"
+
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
         if self.baseline:
-            plain = replace(self, baseline="")
-            return Attribution(
-                to_rows(batch, plain.scores(batch.with_baseline(self.baseline), target, progress).scores)
-            )
+            return replace(self, baseline="").scores_on(self.baseline, batch, target, progress)
         windows = self._windows(batch)
         counts = windows.counts
 

@@ -53,6 +53,10 @@ class Rise(Method):
             raise OptionError("rise needs at least 1 sample and 1 cell, and a probability between 0 and 1")
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
+        if batch.grid is None and batch.pixel_grid is not None:
+            raise OptionError(
+                "rise masks the plane of an image and no words beside it; use integrated-gradients, occlusion or lime"
+            )
         if batch.grid is None:
             raise OptionError(
                 "rise masks the plane of an image, which text models and models of waveforms do not have; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import torch
@@ -18,7 +18,8 @@ from rationales.models.classes import OUTPUTS, explained_output
 from rationales.models.text.batch import TextBatch
 from rationales.options import option
 
-REMOVAL = ("baseline", "delete")
+DELETE = "delete"
+REMOVAL = ("baseline", DELETE)
 EDITS = 2**13  # texts with deleted words that are prepared at once
 METRICS = ("comp-suff", "comprehensiveness", "sufficiency")
 
@@ -46,6 +47,7 @@ class Solvex(Method):
         20_000, "most forward passes for a row; when they are used up, the remaining units follow by their value alone"
     )
     removal: str = option("baseline", "units are replaced by the baseline or, in texts, deleted", *REMOVAL)
+    baseline: str = option("", "what replaces units, in place of the model's baseline; for an image blur-N")
     cell: int = option(0, "on an image: side of a cell in pixels; 0: 14 cells along the longer side")
     output: str = option("probability", "output of the model that is explained, for the target", *OUTPUTS)
 
@@ -54,6 +56,15 @@ class Solvex(Method):
             raise OptionError(f"solvex needs at least 1 beam, not {self.beams}")
         if self.passes < 1:
             raise OptionError(f"solvex needs a budget of at least 1 forward pass, not {self.passes}")
+        if self.baseline and self.removal == DELETE:
+            raise OptionError(
+                f"solvex deletes units (removal=delete) or replaces them by {self.baseline} (baseline=), not both"
+            )
+
+    @property
+    def removal_operation(self) -> str:
+        """The option `baseline`, or the option `removal`."""
+        return self.baseline or self.removal
 
     @property
     def passes_per_set(self) -> int:
@@ -61,7 +72,9 @@ class Solvex(Method):
         return 2 if self.metric == "comp-suff" else 1
 
     def scores(self, batch: Batch, target: Tensor, progress: Progress | None = None) -> Attribution:
-        if self.removal == "delete" and not isinstance(batch, TextBatch):
+        if self.baseline:
+            return replace(self, baseline="").scores_on(self.baseline, batch, target, progress)
+        if self.removal == DELETE and not isinstance(batch, TextBatch):
             raise OptionError("solvex deletes units of text models only; use removal=baseline")
         groups = feature_groups(batch, self.cell)
         min_passes = self.passes_per_set * int(groups.count.max())
@@ -157,7 +170,7 @@ class _Search:
         """(S, C): g of every candidate, in double precision; sets are made block by block."""
 
         def outputs(removed: bool) -> Tensor:
-            if self.method.removal == "delete":
+            if self.method.removal == DELETE:
                 return self._outputs_of_deletions(cast("TextBatch", self.batch), candidates, removed)
 
             def keeps(row: Tensor, variant: Tensor) -> Tensor:

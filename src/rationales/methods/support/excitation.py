@@ -2,11 +2,13 @@
 
 P(x_j) = sum_i P(y_i) x_j w+_ij / sum_j x_j w+_ij, for a layer y = W x + b with w+ the positive weights and x >= 0. The
 probability flows in place of gradients: functions are replaced while the network runs (a TorchFunctionMode sees modules
-and function calls alike and does not modify the model), and only their backward passes change. Where inputs can be
-negative, as those of a linear bottleneck, their smallest value takes the place of 0, as in section 3.2 of the paper.
+and function calls alike and does not modify the model), and only their backward passes change. Where the inputs of a
+layer are negative, be they pixels or outputs of a linear bottleneck, the smallest of them takes the place of 0, as in
+section 3.2 of the paper; the values decide it, not where they come from.
 
-A batch norm behind a convolution or linear layer is folded into its weights, and the terms of a residual sum are inputs
-of one neuron. Activations, max pooling and batch norms elsewhere have one winner, which gets all.
+A batch norm or a constant factor behind a convolution or linear layer is folded into its weights, and the terms of a
+residual sum are inputs of one neuron, also where a function between them moves or copies neurons. Activations, max
+pooling and batch norms elsewhere have one winner, which gets all.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _POOLS = {
 }  # averages and sums of neurons
 _ADDITIONS = {torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__}
 _SUBTRACTIONS = {torch.sub, Tensor.sub, Tensor.__sub__}
-_SCALINGS = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__, torch.div, Tensor.div, Tensor.__truediv__}
+_PRODUCTS = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__}
+_QUOTIENTS = {torch.div, Tensor.div, Tensor.__truediv__}
 _IN_PLACE: dict[Any, Any] = {
     **dict.fromkeys((Tensor.add_, Tensor.__iadd__), torch.add),
     **dict.fromkeys((Tensor.sub_, Tensor.__isub__), torch.sub),
@@ -37,43 +40,43 @@ _IN_PLACE: dict[Any, Any] = {
     **dict.fromkeys((Tensor.div_, Tensor.__itruediv__), torch.div),
 }
 _LAYERS = {functional.conv1d, functional.conv2d, functional.conv3d, functional.linear}
-_STRUCTURAL = {  # they only move, select or copy neurons, so that the gradient moves their probabilities
-    *(
-        "flatten",
-        "unflatten",
-        "reshape",
-        "view",
-        "view_as",
-        "permute",
-        "transpose",
-        "swapaxes",
-        "movedim",
-        "contiguous",
-    ),
-    *("squeeze", "unsqueeze", "cat", "concat", "stack", "chunk", "split", "unbind", "__getitem__", "narrow", "select"),
-    *("clone", "to", "float", "double", "half", "bfloat16", "expand", "pad", "dropout", "dropout2d", "roll", "flip"),
-    *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "max_pool2d", "adaptive_max_pool2d", "amax", "max"),
-    *("contiguous", "__get__", "max_pool2d_with_indices", "requires_grad_", "type_as"),
+_MOVEMENTS = {  # they move, select or copy the neurons of one tensor, so that the gradient moves their probabilities
+    *("flatten", "unflatten", "reshape", "view", "view_as", "permute", "transpose", "swapaxes", "movedim"),
+    *("contiguous", "squeeze", "unsqueeze", "__getitem__", "narrow", "select", "clone", "to", "float", "double"),
+    *("half", "bfloat16", "type_as", "expand", "pad", "dropout", "dropout2d", "roll", "flip", "pixel_shuffle"),
+    *("pixel_unshuffle", "channel_shuffle", "__get__", "requires_grad_"),
+}
+_STRUCTURAL = _MOVEMENTS | {  # those of several tensors, and those whose result is the largest neuron
+    *("cat", "concat", "stack", "chunk", "split", "unbind", "max_pool2d", "adaptive_max_pool2d"),
+    *("max_pool2d_with_indices", "amax", "max"),
 }
 Drive = Callable[[Tensor], Tensor]  # non-negative inputs -> the excitation that they give to every neuron
 
 
 @dataclass(frozen=True, eq=False)
 class _LinearLayer:
-    """How an output of a convolution or linear layer came about: `apply(source, weight)`."""
+    """How outputs of a convolution or linear layer depend on its input `source`."""
 
     source: Tensor
-    weight: Tensor  # (outputs, ...)
-    apply: Callable[[Tensor, Tensor], Tensor]
+    excite: Drive  # by the positive weights
+    inhibit: Drive  # by the sizes of the negative weights
 
-    def scaled(self, scale: Tensor) -> _LinearLayer:
-        """The layer with its outputs multiplied by `scale` (outputs,)."""
-        weight = self.weight * scale.view(-1, *[1] * (self.weight.dim() - 1))
-        return _LinearLayer(self.source, weight, self.apply)
+    def scaled(self, factor: Tensor) -> _LinearLayer:
+        """The layer with its outputs multiplied by `factor`, which broadcasts to them."""
+        positive, negative = factor.clamp(min=0), -factor.clamp(max=0)
+        if not bool(negative.any()):
+            return self.after(lambda output: output * positive)
+        excite, inhibit = self.excite, self.inhibit
+        return _LinearLayer(
+            self.source,
+            lambda values: positive * excite(values) + negative * inhibit(values),
+            lambda values: positive * inhibit(values) + negative * excite(values),
+        )
 
-    def drive(self, values: Tensor) -> Tensor:
-        """The excitation of every neuron by these inputs."""
-        return self.apply(values, self.weight.clamp(min=0))
+    def after(self, move: Callable[[Tensor], Tensor]) -> _LinearLayer:
+        """The layer with `move`, which is linear and keeps signs, applied to its outputs."""
+        excite, inhibit = self.excite, self.inhibit
+        return _LinearLayer(self.source, lambda values: move(excite(values)), lambda values: move(inhibit(values)))
 
 
 class _Excitation(torch.autograd.Function):
@@ -82,16 +85,13 @@ class _Excitation(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, compute: Callable[[], Tensor], drives: Sequence[Drive], *sources: Tensor) -> Tensor:
         ctx.drives = drives
-        ctx.signed = [getattr(source, "signed", False) for source in sources]
         ctx.save_for_backward(*sources)
         return compute()
 
     @staticmethod
     def backward(ctx: Any, *probabilities: Tensor) -> Any:
         with torch.enable_grad():
-            table = zip(ctx.saved_tensors, ctx.signed, strict=True)
-            inputs = [(source.detach().relu() if signed else above_minimum(source)).requires_grad_()
-                      for source, signed in table]  # fmt: skip
+            inputs = [above_minimum(source).requires_grad_() for source in ctx.saved_tensors]
             total = torch.stack([drive(values) for drive, values in zip(ctx.drives, inputs, strict=True)]).sum(0)
         share = torch.where(total > 0, probabilities[0] / total, torch.zeros_like(total))
         weights = torch.autograd.grad(total, inputs, share)
@@ -171,6 +171,7 @@ class ExcitationMode(TorchFunctionMode):
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", str(func))
         if name in _STRUCTURAL or not isinstance(result, Tensor) or not result.requires_grad:
+            _note_movement(func, name, args, kwargs, result)
             return result
         refused: Any = _Refusal.apply(result, self._message(name))  # type: ignore[no-untyped-call]  # torch's own
         return _overwritten(args[0], refused) if args and result is args[0] else refused
@@ -206,11 +207,13 @@ def _layer_output(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     arguments = dict(zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), args, strict=False))
     arguments |= kwargs
     source, weight = arguments.pop("input"), arguments.pop("weight")
-    bias = arguments.pop("bias", None)
-    layer = _LinearLayer(source, weight.detach(), lambda values, weights: func(values, weights, None, **arguments))
-    output = _excited(lambda: func(source, weight, bias, **arguments), [(source, layer.drive)])
-    output.linear_layer = layer
-    return output
+    bias, constant = arguments.pop("bias", None), weight.detach()
+    layer = _LinearLayer(
+        source,
+        lambda values: func(values, constant.clamp(min=0), None, **arguments),
+        lambda values: func(values, -constant.clamp(max=0), None, **arguments),
+    )
+    return _layer_excited(lambda: func(source, weight, bias, **arguments), layer)
 
 
 def _normalised(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -220,30 +223,24 @@ def _normalised(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value, variance = arguments["input"], arguments["running_var"]
     if arguments.get("training", False) or variance is None:
         return None
-    layer: _LinearLayer | None = getattr(value, "linear_layer", None)
+    layer = _linear_layer(value)
     if layer is None:
         return _OneInput.apply(lambda: functional.batch_norm(**arguments), value)  # type: ignore[no-untyped-call]
     scale = torch.rsqrt(variance.detach() + arguments.get("eps", 1e-5))
     if arguments.get("weight") is not None:
         scale = scale * arguments["weight"].detach()
-    folded = layer.scaled(scale)
-    output = _excited(lambda: functional.batch_norm(**arguments), [(folded.source, folded.drive)])
-    output.linear_layer = folded
-    return output
+    by_channel = scale.view(-1, *[1] * (value.dim() - 2))
+    return _layer_excited(lambda: functional.batch_norm(**arguments), layer.scaled(by_channel))
 
 
 def _combined(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A sum of two tensors, or a tensor and a constant in an elementary operation; None for other functions."""
     plain = _IN_PLACE.get(func, func)
-    if len(args) != 2 or kwargs or plain not in _ADDITIONS | _SUBTRACTIONS | _SCALINGS:
+    if len(args) != 2 or kwargs or plain not in _ADDITIONS | _SUBTRACTIONS | _PRODUCTS | _QUOTIENTS:
         return None
     inputs = [value for value in args if isinstance(value, Tensor) and value.requires_grad]
-    if len(inputs) == 1 and (inputs[0] is args[0] or plain not in _SUBTRACTIONS):
-        with torch.no_grad():
-            output = plain(*args)
-        if output.shape != inputs[0].shape:
-            return None
-        result: Any = _OneInput.apply(output.clone, inputs[0])  # type: ignore[no-untyped-call]
+    if len(inputs) == 1 and (inputs[0] is args[0] or plain in _ADDITIONS | _PRODUCTS):
+        result = _with_constant(plain, args, inputs[0])
     elif plain in _ADDITIONS and len(inputs) == 2 and inputs[0].shape == inputs[1].shape:
         terms = [_term(value) for value in inputs]
         if func in _IN_PLACE:  # the first term is overwritten
@@ -251,28 +248,78 @@ def _combined(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = _excited(lambda: torch.add(*args), terms)
     else:
         return None  # a difference or product of neurons
-    return _overwritten(args[0], result) if func in _IN_PLACE else result
+    return _overwritten(args[0], result) if func in _IN_PLACE and result is not None else result
+
+
+def _with_constant(plain: Any, args: tuple[Any, ...], value: Tensor) -> Any:
+    """An elementary operation of neurons and a constant, folded into their layer; None if it copies the neurons."""
+    with torch.no_grad():
+        output = plain(*args)
+    if output.shape != value.shape:
+        return None
+    layer = _linear_layer(value)
+    if layer is None:
+        return _OneInput.apply(output.clone, value)  # type: ignore[no-untyped-call]
+    if plain in _PRODUCTS | _QUOTIENTS:
+        other = args[1] if value is args[0] else args[0]
+        factor = torch.as_tensor(other, dtype=value.dtype, device=value.device)
+        layer = layer.scaled(factor.reciprocal() if plain in _QUOTIENTS else factor)
+    return _layer_excited(output.clone, layer)
 
 
 def _term(value: Tensor) -> tuple[Tensor, Drive]:
     """The neurons behind a term of a sum, and how they drive it."""
-    layer: _LinearLayer | None = getattr(value, "linear_layer", None)
-    return (value, lambda values: values) if layer is None else (layer.source, layer.drive)
+    layer = _linear_layer(value)
+    return (value, lambda values: values) if layer is None else (layer.source, layer.excite)
 
 
 def _excited(compute: Callable[[], Tensor], terms: Sequence[tuple[Tensor, Drive]]) -> Any:
     sources, drives = zip(*terms, strict=True)
-    output: Any = _Excitation.apply(compute, drives, *sources)  # type: ignore[no-untyped-call]
-    output.signed = True
+    return _Excitation.apply(compute, drives, *sources)  # type: ignore[no-untyped-call]
+
+
+def _layer_excited(compute: Callable[[], Tensor], layer: _LinearLayer) -> Any:
+    """The outputs of a linear layer, which know it."""
+    output = _excited(compute, [(layer.source, layer.excite)])
+    _note_layer(output, layer)
     return output
 
 
+def _note_movement(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    """Note the layer of neurons that `func` has moved; not where it adds some of another value than 0."""
+    value = args[0] if args else kwargs.get("input")
+    layer = _linear_layer(value)
+    padding = func is functional.pad and (args[3] if len(args) > 3 else kwargs.get("value"))
+    if layer is None or name not in _MOVEMENTS or padding or result is value or not isinstance(result, Tensor):
+        return
+    named = {name: argument for name, argument in kwargs.items() if name != "input"}
+    _note_layer(result, layer.after(lambda output: func(output, *args[1:], **named)))
+
+
+def _note_layer(output: Tensor, layer: _LinearLayer) -> None:
+    """Note which layer has these outputs, for as long as they are not overwritten."""
+    output.linear_layer = layer, _version(output)  # type: ignore[attr-defined]  # a note on a tensor, for this mode
+
+
+def _linear_layer(value: Any) -> _LinearLayer | None:
+    """The layer whose outputs these are, if any."""
+    layer: _LinearLayer | None
+    layer, version = getattr(value, "linear_layer", (None, 0))
+    return layer if layer is not None and version == _version(value) else None
+
+
+def _version(value: Tensor) -> int:
+    """How often a tensor, or another view of its memory, was overwritten."""
+    version: int = value._version  # noqa: SLF001  # torch has no public name for it
+    return version
+
+
 def _overwritten(value: Any, result: Tensor) -> Tensor:
-    """`value`, with the result and its history in place of what it was."""
-    for name in ("linear_layer", "signed"):
-        if hasattr(value, name):
-            delattr(value, name)
+    """`value`, with the result, its history and its layer in place of what it was."""
     overwritten: Tensor = value.copy_(result)
+    layer = _linear_layer(result)
+    if layer is not None:
+        _note_layer(overwritten, layer)
     return overwritten
 
 

@@ -58,6 +58,11 @@ def feature_groups(batch: Batch, cell: int = 0, segments: str = GRID) -> Feature
     if cell < 0:
         raise OptionError(f"the side of a cell is a number of pixels, or 0 for the default, not {cell}")
     if segments != GRID:
+        if batch.grid is None and batch.pixel_grid is not None:
+            raise OptionError(
+                f"segments={segments} divides an image alone; beside a text, pixels are grouped in cells: use "
+                "segments=grid, and cell=N for cells of N x N pixels"
+            )
         if batch.grid is None:
             raise OptionError(f"segments={segments} divides an image; the units of this input are kept one by one")
         return _super_pixel_groups(batch, segments, math.prod(_cell_shape(batch.grid, cell)[1]))
