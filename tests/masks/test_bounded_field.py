@@ -20,6 +20,7 @@ from rationales.masks.bounded_field import (
     area_term,
     bounded_keep,
     cell_terms,
+    mean_area_term,
     shifted,
     smooth_maximum,
 )
@@ -110,6 +111,12 @@ def test_the_penalty_of_an_area_is_the_papers_where_values_are_apart(area):
     assert values.sort().values.diff().min() > 4 * EDGE_WIDTH
     value = area_term(values[None], torch.ones(1, 8, dtype=torch.bool), area)
     assert value.item() == pytest.approx(perturbation.area_penalty(values.numpy(), area), abs=0.03)
+
+
+def test_the_mean_of_a_mask_is_compared_with_its_area():
+    """Of three units, two of which exist: (0.7 - 0.5)^2."""
+    keep, real = torch.tensor([[0.6, 0.8, 1.0]]), torch.tensor([[True, True, False]])
+    assert mean_area_term(keep, real, 0.5).item() == pytest.approx(0.04)
 
 
 @given(st.integers(2, 60), st.floats(0.05, 0.95), st.integers(0, 100))

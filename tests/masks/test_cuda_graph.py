@@ -65,8 +65,8 @@ class NothingComputed(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        given = {value.untyped_storage().data_ptr() for value in args if isinstance(value, torch.Tensor)}
-        new = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in given  # no view
+        storages = {value.untyped_storage().data_ptr() for value in args if isinstance(value, torch.Tensor)}
+        new = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in storages  # no view
         if new and result.is_floating_point():
             result.fill_(torch.nan)
         return result

@@ -11,7 +11,8 @@ from reference.marc import LiteralSettings
 from reference.marc import explain as optimize_literally
 
 import rationales
-from rationales.masks.optimize import MaskResult, optimize
+from rationales.masks.optimize import MaskResult, movement, optimize
+from rationales.masks.optimizer import OptimizerState
 from rationales.masks.settings import ONE_MASK, PAPER, MaskSettings
 from rationales.methods import build
 from rationales.models.text.tokens import TextInput
@@ -197,6 +198,32 @@ class TestStopping:
             optimize(batch, torch.zeros(len(TEXTS), dtype=torch.long), MaskSettings(steps=20), shares.append)
         assert shares == sorted(shares)
         assert shares[-1] == 1
+
+
+class TestMovement:
+    """Of three words with the values -1, 0 and 1, whose last updates, divided by the learning rate, are these."""
+
+    def movement(self, update, **settings):
+        model, encoded = prepared(["The bread was"])
+        batch, count = model.batch(encoded), 10
+        state = OptimizerState.start(batch, MaskSettings(**settings)).copy()
+        state.w, state.step = torch.tensor([[-1.0, 0.0, 1.0]]).double(), torch.tensor([count])
+        state.w_mean = torch.tensor([update]).double() * (1 - 0.9**count)
+        state.w_square = torch.full_like(state.w, 1 - 0.999**count)  # the moments are divided by these factors
+        (value,) = movement(batch, MaskSettings(**settings, warmup_steps=0), state)
+        return value
+
+    def test_of_a_gaussian_field_is_the_mean_size(self):
+        assert self.movement([0.9, 0.0, -0.3], field="gaussian") == pytest.approx(0.4)
+
+    @pytest.mark.parametrize("update", [[0.5, 0.5, 0.5], [-0.6, 0.0, 0.6], [0.1, 0.4, 0.7]])
+    def test_what_shifts_or_scales_the_values_of_all_words_is_left_out(self, update):
+        assert self.movement(update) == pytest.approx(0, abs=1e-6)
+
+    def test_of_free_words_is_the_root_mean_square(self):
+        """The mean of (0.7, -0.8, 0.7) is 0.2: (0.5, -1, 0.5), of which nothing is along (-1, 0, 1)."""
+        assert self.movement([0.7, -0.8, 0.7]) == pytest.approx(0.5**0.5)
+        assert self.movement([0.4, -0.8, 1.0]) == pytest.approx(0.5**0.5)
 
 
 class TestResult:

@@ -63,17 +63,18 @@ class TestField:
     def test_smoothing_is_a_mean_within_each_part(self, batch):
         scores = random(*batch.size)
         smoothed = smooth(scores, batch, 1e4)
-        for part in batch.parts:
-            real = batch.rows.real[:, part.units]
-            mean = (scores[:, part.units] * real).sum(1) / real.sum(1)
+        for batch_part in batch.parts:
+            units = batch_part.units
+            real = batch.rows.real[:, units]
+            mean = (scores[:, units] * real).sum(1) / real.sum(1)
             expected = torch.where(real, mean[:, None], torch.zeros((), dtype=mean.dtype))
-            assert torch.allclose(smoothed[:, part.units], expected, atol=1e-3)
+            assert torch.allclose(smoothed[:, units], expected, atol=1e-3)
 
 
 class TestObjective:
     def test_means_count_both_parts_the_same(self, batch):
         values = random(batch.masks, batch.size[1])
-        sizes = [part.count for part in batch.parts]
+        sizes = [batch_part.count for batch_part in batch.parts]
         for number in range(batch.masks):
             expected = mean_of_parts(values[number].tolist(), batch.rows.real[number].tolist(), sizes)
             assert float(mean_over_units(values, batch)[number]) == pytest.approx(expected)
@@ -88,7 +89,7 @@ class TestObjective:
         z = random(batch.masks, batch.size[1])
         level = torch.linspace(0.1, 0.8, batch.inputs * batch.views, dtype=torch.float64)
         keep = at_level(z, batch, level, 0.1)
-        sizes = [part.count for part in batch.parts]
+        sizes = [batch_part.count for batch_part in batch.parts]
         for row, group in enumerate(row_groups(batch).tolist()):
             mean = mean_of_parts(keep[row].tolist(), batch.rows.real[row].tolist(), sizes)
             assert mean == pytest.approx(float(level[group]), abs=2e-3)

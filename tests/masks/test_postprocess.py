@@ -247,21 +247,28 @@ class TestClosing:
     )
     def test_it_is_what_its_definition_says(self, values, size, padding):
         count = len(values)
-        padded_values, real = torch.tensor([values + [9.0] * padding]), torch.arange(count + padding)[None] < count
-        actual = grey_closing(padded_values, real, size)[0, :count].tolist()
+        padded_values, stretch = torch.tensor([values + [9.0] * padding]), torch.tensor([[0] * count + [-1] * padding])
+        actual = grey_closing(padded_values, stretch, size)[0, :count].tolist()
         # literally: the least, over all windows that hold a place, of the highest in that window
         for index in range(count):
             windows = [range(begin, begin + size) for begin in range(index - size + 1, index + 1)]
             highest = [max(values[unit] for unit in window if 0 <= unit < count) for window in windows]
             assert actual[index] == min(highest)
         assert all(new >= old for new, old in zip(actual, values, strict=True))
-        again = grey_closing(torch.tensor([actual]), torch.ones(1, count, dtype=torch.bool), size)[0].tolist()
+        again = grey_closing(torch.tensor([actual]), torch.zeros(1, count).long(), size)[0].tolist()
         assert again == actual
 
     def test_a_narrow_gap_is_filled_to_its_lower_side_and_a_wide_one_is_not(self):
         values = torch.tensor([[0.0, 3.0, 1.0, 0.0, 2.0, 0.0, 0.0, 0.0, 2.0, 0.0]])
-        actual = grey_closing(values, torch.ones_like(values, dtype=torch.bool), 3)
+        actual = grey_closing(values, torch.zeros_like(values).long(), 3)
         assert actual.tolist() == [[0.0, 3.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 0.0]]
+
+    def test_a_gap_between_two_texts_is_not_filled(self):
+        """The border lies between 1 and 0: the gap has one side in each text, and that of the third row is in one."""
+        values = torch.tensor([[0.0, 3.0, 1.0, 0.0, 2.0, 0.0]]).repeat(3, 1)
+        stretch = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]])
+        closed = [0.0, 3.0, 2.0, 2.0, 2.0, 0.0]
+        assert grey_closing(values, stretch, 3).tolist() == [values[0].tolist(), closed, closed]
 
     def test_inside_a_gap_the_order_stays(self, model):
         batch, z, _ = ready(model, LONG, bridge=3.0, nobody=3.0, laughed=3.0)

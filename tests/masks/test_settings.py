@@ -95,7 +95,7 @@ def test_what_is_a_number(name, value):
 
 @pytest.mark.parametrize("value", [1.0, "80", True, None])
 def test_steps_are_a_whole_number(value):
-    with pytest.raises(OptionError, match="steps takes a value of type int"):
+    with pytest.raises(OptionError, match="steps must be a whole number"):
         replace(DEFAULT, steps=value)
 
 

@@ -152,8 +152,8 @@ class TestCopyOnACpu:
         names = [type(submodule).__name__ for submodule in module.modules()]
         with model.frozen():
             copied, _ = fast_precision(batch, DEFAULT)
-        own, other = ({weight.data_ptr() for weight in side.modules[0].parameters()} for side in (batch, copied))
-        assert own == other
+        original, shared = ({weight.data_ptr() for weight in side.modules[0].parameters()} for side in (batch, copied))
+        assert original == shared
         assert all(weight.requires_grad for weight in module.parameters())
         assert [type(submodule).__name__ for submodule in module.modules()] == names
         assert module.config._attn_implementation == "sdpa"

@@ -61,22 +61,22 @@ class TestGrowthOrder:
     def test_grows_from_the_highest_unit_to_the_higher_side(self):
         """From 5 at the second unit: the left side has 3, the right 2, then only the right side is left."""
         values = torch.tensor([[3.0, 5.0, 2.0, 4.0]])
-        assert growth_order(values, values, torch.ones(1, 4).bool()).tolist() == [[3, 4, 2, 1]]
+        assert growth_order(values, values, torch.zeros(1, 4).long()).tolist() == [[3, 4, 2, 1]]
 
     def test_equal_sides_grow_alike(self):
         values, sides = torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]), torch.ones(1, 6)
-        assert growth_order(values, sides, torch.ones(1, 6).bool()).tolist() == [[1, 2, 4, 6, 5, 3]]
+        assert growth_order(values, sides, torch.zeros(1, 6).long()).tolist() == [[1, 2, 4, 6, 5, 3]]
 
     def test_sides_may_have_other_values_than_units(self):
         values, sides = torch.tensor([[3.0, 5.0, 2.0, 4.0]]), torch.tensor([[0.0, 0.0, 2.0, 1.0]])
-        assert growth_order(values, sides, torch.ones(1, 4).bool()).tolist() == [[1, 4, 3, 2]]
+        assert growth_order(values, sides, torch.zeros(1, 4).long()).tolist() == [[1, 4, 3, 2]]
 
     @given(st.lists(st.lists(st.floats(0, 5, width=32), min_size=1, max_size=9), min_size=1, max_size=4))
     def test_every_beginning_is_connected_and_padding_never_joins(self, rows):
         width = max(map(len, rows))
-        real = torch.tensor([[number < len(row) for number in range(width)] for row in rows])
+        stretch = torch.tensor([[0] * len(row) + [-1] * (width - len(row)) for row in rows])
         values = torch.tensor([row + [9.0] * (width - len(row)) for row in rows])
-        order = growth_order(values, values, real)
+        order = growth_order(values, values, stretch)
         for line, row in enumerate(rows):
             ranked = order[line].argsort(descending=True)[: len(row)].tolist()
             assert order[line, len(row) :].tolist() == [0.0] * (width - len(row))
@@ -84,15 +84,21 @@ class TestGrowthOrder:
             for size in range(1, len(row) + 1):
                 assert max(ranked[:size]) - min(ranked[:size]) == size - 1
 
-    @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=9))
-    def test_equals_the_literal_version(self, units):
+    def test_a_span_stays_in_its_text_and_the_other_text_has_a_span_of_its_own(self):
+        """The second text begins at the fourth unit: 5 grows over the first text, then 4 over the second."""
+        values = torch.tensor([[2.0, 1.0, 5.0, 3.0, 2.0, 4.0]])
+        order = growth_order(values, values, torch.tensor([[0, 0, 0, 1, 1, 1]]))
+        assert order.tolist() == [[4, 5, 6, 1, 2, 3]]
+
+    @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=9), st.integers(0, 9))
+    def test_equals_the_literal_version(self, units, border):
         values, sides = ([float(number) for number in column] for column in zip(*units, strict=True))
         actual = growth_order(
             torch.tensor([values], dtype=torch.float64),
             torch.tensor([sides], dtype=torch.float64),
-            torch.ones(1, len(values)).bool(),
+            (torch.arange(len(values)) >= border).long()[None],
         )
-        assert actual[0].tolist() == reference.growth_order(values, sides)
+        assert actual[0].tolist() == reference.growth_order(values, sides, border)
 
     def test_alone_equals_in_a_batch(self, phrase_model):
         batch = batch_of_texts(phrase_model, FILLER, "nobody laughed past the bridge")

@@ -30,6 +30,7 @@ from rationales.masks.postprocess import (
 )
 from rationales.masks.settings import DEFAULT, WORDS
 from rationales.masks.sizes import CUT_SOFTNESS, best_size
+from rationales.masks.windows import window_order
 from rationales.models.text.tokens import TextInput
 
 FILLER = "and then the long quiet river went on past the field and nobody laughed again that day"
@@ -46,6 +47,10 @@ def model():
 
 def batch_of_texts(model, *texts):
     return model.batch(model.encode([TextInput(text) for text in texts]))
+
+
+def pair_batch(model, text, pair):
+    return model.batch(model.encode([TextInput(text, pair)]))
 
 
 def random_values(batch, seed=0):
@@ -142,6 +147,54 @@ class TestSpanCount:
     def test_equals_the_literal_count(self, selected):
         batch = batch_of_texts(rationales.load(*keyword_model("bridge")), SHORT_TEXT)
         assert span_count(torch.tensor([selected]), batch).tolist() == [reference.span_count(selected)]
+
+
+class TestPairs:
+    """Nothing is joined across the border between a text and its pair."""
+
+    def test_a_span_of_either_text_counts(self, model):
+        batch = pair_batch(model, "river went past", "field again day")
+        selected = torch.tensor([[0, 1, 1, 1, 1, 0]]).bool()
+        assert span_count(selected, batch).tolist() == [2.0]
+        assert span_count(torch.ones_like(selected), batch).tolist() == [2.0]
+
+    @settings(max_examples=20)
+    @given(st.lists(st.booleans(), min_size=9, max_size=9), st.integers(1, 8))
+    def test_count_equals_the_literal_one(self, selected, border):
+        words = SHORT_TEXT.split()
+        model = rationales.load(*keyword_model("bridge"))
+        batch = pair_batch(model, " ".join(words[:border]), " ".join(words[border:]))
+        assert span_count(torch.tensor([selected]), batch).tolist() == [reference.span_count(selected, border)]
+
+    def test_a_pair_in_several_segments_has_one_border(self):
+        """Each segment of the first text is beside each of the second; only one border lies between two next units."""
+        model = rationales.load(*keyword_model("past"), segment=60, overlap=10)
+        batch = pair_batch(model, MIDDLE_TEXT, MIDDLE_TEXT)
+        assert batch.masks > 2
+        everything = batch.rows.real
+        assert span_count(everything, batch).tolist() == [2.0]
+        assert span_count(everything & (batch.rows.unit != 20), batch).tolist() == [3.0]
+        assert span_count(everything & (batch.rows.unit >= 80), batch).tolist() == [1.0]
+
+    @pytest.mark.parametrize("border", [30, 75, 147])
+    def test_clauses_are_shaped_in_each_text(self, model, border):
+        words = LONG_TEXT.split()
+        batch = pair_batch(model, " ".join(words[:border]), " ".join(words[border:]))
+        scores = random_values(batch).double()
+        scores[:, border - 2 : border + 3] = torch.tensor([4.0, -3.0, -3.0, 5.0, 5.0])  # a gap around the border
+        expected = reference.clause_order(scores[0].tolist(), **SHAPING, border=border)
+        assert clause_scores(scores, batch)[0].tolist() == pytest.approx(expected, abs=1e-5)
+        assert clause_scores(scores, batch)[0].tolist() != pytest.approx(
+            reference.clause_order(scores[0].tolist(), **SHAPING), abs=1e-2
+        )
+
+    def test_a_connected_span_lies_in_one_text(self, model):
+        words = FILLER.split()
+        batch = pair_batch(model, " ".join(words[:6]), " ".join(words[6:]))
+        values = torch.rand(1, len(words), generator=torch.Generator().manual_seed(0))
+        values[0, 5] = 2.0  # the last word of the first text
+        ranked = window_order(values, batch)[0].argsort(descending=True).tolist()
+        assert sorted(ranked[:6]) == [0, 1, 2, 3, 4, 5]
 
 
 class SpreadModel(KeywordModel):

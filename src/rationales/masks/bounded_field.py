@@ -19,6 +19,7 @@ TEMPERATURE = 1 / 20  # of the smooth maximum (Fong et al. 2019, section 3.2)
 KERNEL_RADIUS = 3.0  # standard deviations beyond which a cell does not take part in the maximum
 TINY = 1e-12
 EDGE_WIDTH = 0.03  # of the step from 0 to 1 between the values that an area leaves out and those that it keeps
+MEAN_WEIGHT = 100.0  # of the squared difference between the mean of a mask and its area, in the penalty of the area
 BISECTIONS = 20
 
 
@@ -112,6 +113,15 @@ def area_term(keep: Tensor, real: Tensor, area: float) -> Tensor:
     with torch.no_grad():
         reference = area_reference(keep, real, area)
     return ((keep - reference).square() * real).sum(1) / real.sum(1)
+
+
+def mean_area_term(keep: Tensor, real: Tensor, area: float) -> Tensor:
+    """(M, n) -> (M,): squared difference between the mean of the existing units and `area`.
+
+    The edges of a smooth mask reach further outwards than inwards, so that the mask that is nearest to one with sharp
+    edges may keep nearly twice the area.
+    """
+    return ((keep * real).sum(1) / real.sum(1) - area).square()
 
 
 def area_reference(keep: Tensor, real: Tensor, area: float) -> Tensor:

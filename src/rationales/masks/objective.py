@@ -14,7 +14,7 @@ from math import ceil, log2
 import torch
 from torch import Tensor
 
-from rationales.masks.bounded_field import area_term, cell_terms
+from rationales.masks.bounded_field import MEAN_WEIGHT, area_term, cell_terms, mean_area_term
 from rationales.masks.field import source_weights
 from rationales.masks.grid import neighbour_difference
 from rationales.masks.settings import MaskSettings
@@ -250,7 +250,8 @@ def loss(
     if w is not None and (settings.l1_weight or settings.tv_weight):
         regularisation = regularisation + cell_terms(w, batch, settings)
     if count is not None and settings.area:
-        penalty = area_term(keep, mask_rows(batch.rows.real, batch), settings.area)
+        real = mask_rows(batch.rows.real, batch)
+        penalty = area_term(keep, real, settings.area) + MEAN_WEIGHT * mean_area_term(keep, real, settings.area)
         regularisation = regularisation + area_weight(settings, count.to(keep.dtype)) * penalty
     return total.mean(-1) + mean_over_masks(regularisation, batch)
 

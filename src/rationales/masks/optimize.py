@@ -174,13 +174,22 @@ def movement(batch: Batch, settings: MaskSettings, state: OptimizerState) -> lis
 
     The mean over sources of |m| / sqrt(v), Adam's moments with their bias corrected. 1: all gradients of the
     last steps have the same sign; noise around a minimum gives about sqrt((1 - beta_1) / (1 + beta_1)) = 0.23.
+    Of a free field, whose values keep growing where one word decides: the root mean square of m / sqrt(v) without the
+    terms that shift or scale all values, and so keep scores as they are.
     """
     real = sources(batch, settings.cell)
     count = (state.step - settings.warmup_steps).clamp(min=1).to(state.w.dtype)[:, None]
     mean = state.w_mean / (1 - BETAS[0] ** count)
     square = state.w_square / (1 - BETAS[1] ** count)
-    ratio = ((mean.abs() / (square.sqrt() + EPSILON)) * real).sum(1) / real.sum(1)
-    return mean_over_masks(ratio, batch).tolist()
+    update = (mean / (square.sqrt() + EPSILON)) * real
+    units = real.sum(1)
+    if settings.field != "free":
+        return mean_over_masks(update.abs().sum(1) / units, batch).tolist()
+    update, w = (
+        torch.where(real, x - (x * real).sum(1, keepdim=True) / units[:, None], 0.0) for x in (update, state.w)
+    )
+    scale = (update * w).sum(1, keepdim=True) / w.square().sum(1, keepdim=True).clamp(min=EPSILON)
+    return mean_over_masks(((update - scale * w).square().sum(1) / units).sqrt(), batch).tolist()
 
 
 def fast_precision(batch: Batch, settings: MaskSettings) -> tuple[Batch, MaskSettings]:

@@ -240,18 +240,23 @@ def clause_scores(scores: Tensor, batch: Batch) -> Tensor:
 
 
 def span_count(selected: Tensor, batch: Batch) -> Tensor:
-    """(M, n) booleans -> (I,): number of connected runs of selected units of an input.
+    """(M, n) booleans -> (I,): number of connected runs of selected units of an input; a pair's border ends a run.
 
     Where segments overlap, a unit counts as selected if the segments that select it have more than half of its weight.
     """
-    real, unit = mask_rows(batch.rows.real, batch), mask_rows(batch.rows.unit, batch)
+    real, unit, stretch = (
+        mask_rows(values, batch) for values in (batch.rows.real, batch.rows.unit, batch.rows.stretch)
+    )
     width = int(unit.max()) + 1
     index = mask_rows(batch.rows.input, batch)[:, None] * width + unit
     weight = selected * mask_rows(batch.rows.blend, batch) * batch.views
     total = torch.zeros(batch.inputs * width, device=selected.device, dtype=weight.dtype)
     in_rationale = total.index_add(0, index[real], weight[real]).view(batch.inputs, width) > 0.5
+    begins_text = torch.zeros_like(in_rationale).flatten()  # the first unit of a second text
+    next_unit = real[:, 1:] & (unit.diff(dim=1) == 1)
+    begins_text[index[:, 1:][next_unit & (stretch.diff(dim=1) > 0)]] = True
     first = in_rationale.clone()
-    first[:, 1:] &= ~in_rationale[:, :-1]
+    first[:, 1:] &= ~in_rationale[:, :-1] | begins_text.view_as(first)[:, 1:]
     return first.sum(1).to(batch.dtype)
 
 
@@ -275,16 +280,21 @@ def unit_order(z: Tensor, batch: Batch, settings: MaskSettings) -> Tensor:
         halo = smooth(standardized.clamp(min=0)[batch.rows.mask], batch, settings.halo_sigma)[: batch.masks]
         order = order + settings.halo * longness * halo
     if settings.closing and batch.pixel_grid is None:
-        filling = grey_closing(order, mask_rows(batch.rows.real, batch), settings.closing) - order
+        filling = grey_closing(order, mask_rows(batch.rows.stretch, batch), settings.closing) - order
         order = order + CLOSING_STRENGTH * longness * filling
     return order
 
 
-def grey_closing(values: Tensor, real: Tensor, size: int) -> Tensor:
-    """(M, n): gaps of fewer than `size` units raised to the lower one of their sides.
+def grey_closing(values: Tensor, stretch: Tensor, size: int) -> Tensor:
+    """(M, n): gaps of fewer than `size` units raised to the lower one of their sides, in each stretch by itself.
 
     Grey-scale closing (Serra 1982): the minimum, over all windows of `size` units around a unit, of their maximum.
+    `stretch` (M, n): see `Rows.stretch`.
     """
-    padded = pad(torch.where(real, values, -torch.inf), (size - 1, size - 1), value=-torch.inf)  # ends are not sides
-    highest = max_pool1d(padded[:, None], size, 1)
-    return torch.where(real, -max_pool1d(-highest, size, 1)[:, 0], values)
+    closed = values
+    for number in range(int(stretch.max()) + 1):
+        inside = stretch == number
+        padded = pad(torch.where(inside, values, -torch.inf), (size - 1, size - 1), value=-torch.inf)  # ends: no sides
+        highest = max_pool1d(padded[:, None], size, 1)
+        closed = torch.where(inside, -max_pool1d(-highest, size, 1)[:, 0], closed)
+    return closed

@@ -175,14 +175,14 @@ _CELLS = replace(RESNET, cell=0, initial_w=0.0, initial_sigma=0.0, warmup_steps=
 _FEW_STEPS = replace(_CELLS, steps=120, stop="steps", learning_rate=0.2, schedule="cosine")
 IMAGE = replace(_FEW_STEPS, sparsity=1.0, neighbour_weight=0.0, mask_weight=0.3, level_weight=1.0, softness=0.1)
 # A frame is a unit of a line, as a word is; a spectrogram is a grid of time and frequency. Both are tested on a known
-# cause (tests/models/test_audio.py) and not tuned further.
+# cause (tests/models/audio) and not tuned further.
 AUDIO = replace(ONE_MASK, complement_floor=0.0, initial_sigma=3.0, noise=0.0)
 SPECTROGRAM = replace(AUDIO, cell=4, initial_w=0.5, initial_sigma=6.0, max_sigma_share=0.0)
 # Words and pixels together: the settings of images, one mask over both, each part counts alike (docs/image-text.md).
 IMAGE_TEXT = IMAGE
 PRESETS = {
     "text": {"default": DEFAULT, "words": WORDS, "clauses": CLAUSES, "paper": PAPER},
-    "image": {"default": IMAGE, "resnet": RESNET, "vit": VIT},
+    "image": {"default": IMAGE, "paper": RESNET, "resnet": RESNET, "vit": VIT},
     "image-text": {"default": IMAGE_TEXT},
     "audio": {"default": AUDIO},
     "spectrogram": {"default": SPECTROGRAM},

@@ -1,8 +1,8 @@
 """Moves the edges of spans to those of word groups where the loss allows it: "[[falls]] apart" -> "[[falls apart]]".
 
-The scores do not change, only the selection. At every edge where a span cuts a phrase (text/word_groups.py) at most
-two words are added or removed, never across punctuation, and never the span's best word. Each change, and all of them
-together, are accepted by their loss: the evidence in the rationale and in the complement (Eq. 2 and 4).
+The scores do not change, only the selection. At every edge where a span cuts a phrase (`cuts` in models/text/units.py)
+at most two words are added or removed, never across punctuation, and never the span's best word. Each change, and all
+of them together, are accepted by their loss: the evidence in the rationale and in the complement (Eq. 2 and 4).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rationales.models.batch.execution import garbage_collection_paused, limited
 from rationales.models.kinds import kind_named
 from rationales.models.load import as_model
 from rationales.models.model import Model
-from rationales.options import check_option, whole_number
+from rationales.options import check_option, checked_seed, whole_number
 from rationales.pipeline import scoring, selection
 from rationales.pipeline.scoring import check_shape, encode_inputs, open_batch
 from rationales.pipeline.selection import SelectionSummary, selection_notes
@@ -133,13 +133,13 @@ def explain(
     check_option("snap", snap, "bool", ())
     resolved_method = resolve_method(method, options, model.kind)
     if plain_baseline is None:
-        plain_baseline = not scoring.depends_on_baselines(resolved_method)
+        plain_baseline = not resolved_method.depends_on_baselines
     check_option("plain_baseline", plain_baseline, "bool", ())
     request = ExplanationRequest(
         method=resolved_method,
         targets=scoring.target_numbers(model, target, len(raw_inputs)),
         rivals=scoring.rival_numbers(model, against, len(raw_inputs)),
-        seed=whole_number("the seed", seed),
+        seed=checked_seed(seed),
         smooth=smooth,
         shape=shape,
         snap=snap,
@@ -220,6 +220,7 @@ def make_rationale(
             selected=int(selected.sum()),
             units=len(selected),
             sparsity=getattr(method, "sparsity", None) if getattr(method, "mask_weight", 0.0) else None,
+            suggested_baselines=getattr(model, "suggested_baselines", None),
         )
     )
     curve = None
@@ -234,6 +235,8 @@ def make_rationale(
         sound=description.sound,
         name=description.name,
         segments=description.segments,
+        tokens=description.tokens,
+        prompt=description.prompt,
         baseline=baseline,
         target=target,
         against=against,

@@ -23,6 +23,7 @@ from rationales.models.model import Model
 from rationales.options import check_option
 
 SHAPES = ("clauses", "none")  # of the rationale
+SCORE_ROUNDING = 1e-6  # difference of scores between 0 and 1 that means nothing
 KINDS_ON_A_GRID = ("image", "image-text", "spectrogram")  # of input, in which there are no clauses
 
 
@@ -42,12 +43,11 @@ def lists_inputs(inputs: Any) -> bool:
 
 def target_numbers(model: Model, target: Any, count: int) -> list[int | None]:
     """The class to explain for each input; None: the one that the model predicts."""
-    if not _several(target):
-        return [model.target(target)] * count
-    labels = list(target)
+    labels = list(target) if _several(target) else [target] * count
     if len(labels) != count:
         raise OptionError(f"{len(labels)} targets for {count} inputs")
-    return [model.target(label) for label in labels]
+    default_target = getattr(model, "default_target", None)  # of a language model with a single label
+    return [default_target if label is None else model.target(label) for label in labels]
 
 
 def _several(labels: Any) -> bool:
@@ -110,11 +110,6 @@ def encode_inputs(model: Model, sources: Sequence[Any], plain_baseline: bool) ->
     return model.encode(sources)
 
 
-def depends_on_baselines(method: Method) -> bool:
-    """Whether the method's scores for images depend on what replaced units become."""
-    return method.uses_baselines and (not method.baselines_option or bool(getattr(method, method.baselines_option)))
-
-
 @contextmanager
 def open_batch(model: Model, encoded: Sequence[Any], seed: int) -> Iterator[Batch]:
     """The rows of these inputs; inside the block the model is frozen and the threads suit the size of the work."""
@@ -148,19 +143,45 @@ def shaped_scores(
 ) -> tuple[Tensor, Tensor | None]:
     """(S, n) twice: the scores of units, and the scores that a rationale is selected by where they are others.
 
-    `smooth`: width of a Gaussian over neighbouring units. `shape`: "clauses": by the method's own spans where it has
-    some, else by its scores shaped in the same way; "none": by the scores of units; None: as the method does it. With
-    "clauses", only the spans are smoothed, as MaRC smooths only its own.
+    `smooth`: width of a Gaussian over neighbouring units. `shape`: "clauses": by the method's own spans; where it has
+    single units instead, or selects by scores, by these shaped in the same way; "none": by the scores of units; None:
+    as the method does it. With "clauses", only the spans are smoothed, as MaRC smooths only its own.
     """
     scores, span_scores = attribution.scores, attribution.span_scores
     smoothed = scores if smooth is None else smooth_scores(scores, batch, smooth)
     if shape == "none" or (span_scores is None and batch.pixel_grid is not None):
         return smoothed, None
-    if span_scores is not None and smooth is not None:
-        span_scores = smooth_scores(span_scores, batch, smooth)
-    if shape == "clauses":
-        return scores, clause_scores(smoothed, batch) if span_scores is None else span_scores
-    return smoothed, span_scores
+    if span_scores is None:
+        return (scores, clause_scores(smoothed, batch)) if shape == "clauses" else (smoothed, None)
+    own_spans = span_scores if smooth is None else smooth_scores(span_scores, batch, smooth)
+    if shape != "clauses":
+        return smoothed, own_spans
+    single_units = same_order(scores, span_scores, batch)[batch.rows.input][:, None]
+    shaped = with_values_of_inputs(clause_scores(smoothed, batch), own_spans, batch)
+    return scores, torch.where(single_units, shaped, own_spans)
+
+
+def same_order(scores: Tensor, span_scores: Tensor, batch: Batch) -> Tensor:
+    """(I,) bool: inputs whose units rank by `span_scores` as by `scores`, (S, n) each: single units and no spans."""
+    real = batch.rows.real
+    rising = torch.where(real, scores, torch.inf).argsort(1)
+    ranked = torch.where(real, span_scores, torch.inf).gather(1, rising)
+    other_rank = (ranked[:, 1:] < ranked[:, :-1] - SCORE_ROUNDING).any(1)
+    return torch.zeros(batch.inputs, device=scores.device).index_add(0, batch.rows.input, other_rank.float()) == 0
+
+
+def with_values_of_inputs(order: Tensor, scores: Tensor, batch: Batch) -> Tensor:
+    """(S, n): of each input the values of `scores` (S, n), ranked as `order` (S, n) ranks its units; 0 for padding."""
+    real = batch.rows.real
+    owner = batch.rows.input[:, None].expand_as(real)[real]
+
+    def ranking(values: Tensor) -> Tensor:
+        by_value = values.argsort(stable=True)
+        return by_value[owner[by_value].argsort(stable=True)]
+
+    values, sorted_values = torch.zeros_like(scores), scores[real][ranking(scores[real])]
+    values[real] = torch.empty_like(sorted_values).index_copy(0, ranking(order[real]), sorted_values)
+    return values
 
 
 def first_nonfinite(values: Tensor) -> int | None:

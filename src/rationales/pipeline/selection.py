@@ -36,6 +36,7 @@ class SelectionSummary:
     selected: int  # units in the rationale
     units: int
     sparsity: float | None = None  # the method's option, where it decides the size of the rationale
+    suggested_baselines: str | None = None  # for a user whose baseline is informative; None: those of the kind
 
 
 def selection_notes(selection: SelectionSummary) -> list[Note]:
@@ -45,8 +46,10 @@ def selection_notes(selection: SelectionSummary) -> list[Note]:
     )
     notes = []
     if empty > INFORMATIVE:
-        message = f"the baseline {selection.baseline} alone already gives {selection.target} {empty:.2f}"
-        baselines = kind_named(selection.kind).suggested_baselines
+        message = (
+            f"from the baseline {selection.baseline} alone the probability of {selection.target} is already {empty:.2f}"
+        )
+        baselines = selection.suggested_baselines or kind_named(selection.kind).suggested_baselines
         if selection.baseline == "delete":  # of a function of texts, which has no tokens
             baselines = "a neutral word, such as '…', in place of deleting"
         message += f", so it is not uninformative; try another baseline ({baselines})"
@@ -55,15 +58,17 @@ def selection_notes(selection: SelectionSummary) -> list[Note]:
         message = f"no {selection.unit} was selected, so there is no rationale"
         return [*notes, Note("empty-rationale", f"{message}; {_select_more(selection)}")]
     if _insufficient(selection, full, alone):
-        message = f"the selected {selection.unit}s alone give {selection.target} {alone:.2f}"
-        message += f", the whole {kind_named(selection.kind).noun} {full:.2f}: not sufficient"
+        message = f"from the selected {selection.unit}s alone the probability of {selection.target} is {alone:.2f}"
+        message += f" ({full:.2f} from the full {kind_named(selection.kind).noun}): not sufficient"
         advice = _select_more(selection)
         notes.append(Note("not-sufficient", f"{message}; {advice}" if advice else message))
     if complement >= full and complement > empty:
         notes.append(Note("evidence-against", _contradiction(selection, full, complement)))
     elif complement >= REDUNDANT * full and complement > empty:
-        message = f"without the selected {selection.unit}s {selection.target} still has {complement:.2f} of {full:.2f}"
-        message += ": not comprehensive, since the rest of the input leads to the same decision"
+        message = (
+            f"without the selected {selection.unit}s the probability of {selection.target} is still {complement:.2f}"
+        )
+        message += f" ({full:.2f} with them): not comprehensive, since the remaining input leads to the same decision"
         notes.append(Note("not-comprehensive", message))
     return notes
 
@@ -79,7 +84,8 @@ def _insufficient(selection: SelectionSummary, full: float, alone: float) -> boo
 
 def _contradiction(selection: SelectionSummary, full: float, complement: float) -> str:
     return (
-        f"without the selected {selection.unit}s {selection.target} rises from {full:.2f} to {complement:.2f}: the "
+        f"without the selected {selection.unit}s the probability of {selection.target} rises from {full:.2f} to "
+        f"{complement:.2f}: the "
         f"selection also holds evidence against {selection.target}, so do not read it as the reason; compare another "
         "method, or ask why it is this class rather than its strongest rival (against)"
     )

@@ -1,7 +1,7 @@
 """What a filler would write in the place of each word, how likely it finds that, and what the model then says.
 
 Figure 1 of Pham et al. 2022: a word that the filler is sure of keeps its score near 0 in Input Marginalization,
-whatever the model thinks of it.
+whatever the model thinks of it. Figures A17 and A18: what the model predicts when the word is deleted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from rationales.models.load import as_model
 from rationales.models.text.filling.loading import required_filler
 from rationales.models.text.model import TextModel
 from rationales.models.text.text_sources import rewrite
+from rationales.models.text.tokens import EncodedText
 from rationales.options import whole_number
 from rationales.rationale_parts import Unit
 
 PURPOSE = "a list of candidates"  # in error messages
+WORDS_AT_ONCE = 256  # deleted in one call
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,20 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """The likeliest class."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
 class WordCandidates:
     """The proposals for one word, by falling likelihood; none if the filler cannot mask it."""
 
     unit: Unit
     candidates: tuple[Candidate, ...]
+    without: Prediction  # for the text with the word deleted
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class CandidateList:
     target: str
     probability: float  # of the target for the text as it is
     filler: str
+    predicted: Prediction  # for the text as it is
 
 
 def word_candidates(
@@ -97,6 +109,29 @@ def word_candidates(
     values = probabilities[1:, explained].tolist()
     for (number, token, likelihood), word, probability in zip(candidates, spelled, values, strict=True):
         by_word[number].append(Candidate(word, likelihood, probability, token < 0))
-    words = tuple(WordCandidates(unit, tuple(listed)) for unit, listed in zip(item.units, by_word, strict=True))
+    words = tuple(
+        WordCandidates(unit, tuple(listed), without)
+        for unit, listed, without in zip(item.units, by_word, _deletions(text_model, item), strict=True)
+    )
     label = str(text_model.labels[explained])
-    return CandidateList(words, label, float(probabilities[0, explained]), masked_lm.name)
+    target_probability = float(probabilities[0, explained])
+    predicted = _prediction(text_model, probabilities[0])
+    return CandidateList(words, label, target_probability, masked_lm.name, predicted)
+
+
+def _deletions(model: TextModel, item: EncodedText) -> list[Prediction]:
+    """What the model predicts without each word; a text of one word becomes its special tokens alone."""
+    predictions: list[Prediction] = []
+    with model.frozen(), torch.no_grad():
+        batch = model.batch([item])
+        for words in torch.split(torch.arange(len(item.units), device=batch.device), WORDS_AT_ONCE):
+            keep = (batch.rows.unit != words[:, None, None]) | ~batch.rows.real  # (K, S, n)
+            logits = batch.logits_deleted(keep.to(batch.dtype))
+            probabilities = batch.pool(batch.probabilities(logits)).mean(-2)[:, 0]  # over segments, then views
+            predictions += [_prediction(model, row) for row in probabilities.double().cpu().numpy()]
+    return predictions
+
+
+def _prediction(model: TextModel, probabilities: np.ndarray) -> Prediction:
+    best = int(probabilities.argmax())
+    return Prediction(str(model.labels[best]), float(probabilities[best]))
