@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,14 +19,14 @@ from rationales.errors import OptionError
 from rationales.experiments.ground_truth.figures import EXPERIMENTS, border, fig3, word_bars
 from rationales.experiments.ground_truth.reporting.run_tables import ExperimentRuns
 from rationales.experiments.ground_truth.runs import networks, text_run
-from rationales.experiments.ground_truth.runs.run_record import MethodMeasures
+from rationales.experiments.ground_truth.runs.run_record import MethodMeasures, TrainingCheckpoint
 from rationales.experiments.ground_truth.runs.run_spec import RunSettings, RunSpec
 from rationales.experiments.multimodal import plants
 from rationales.experiments.registry import EXPERIMENTS as ALL
 from rationales.experiments.registry import Request
 from rationales.groundtruth.networks.vocabulary import word_tokenizer
 from rationales.groundtruth.networks.word_vectors import pretrained_vectors
-from rationales.groundtruth.training import Recipe
+from rationales.groundtruth.training import Recipe, train
 
 
 class TestConfusion:
@@ -78,20 +80,29 @@ class TestWordBars:
 
 
 class TestBorder:
-    def runs(self):
-        """Of two runs: gradients on the border as much as chance, MaRC less."""
+    ACCURACIES = (0.55, 0.7, 0.85)  # of the checkpoints; the trained model has .99
+
+    def runs(self, count=2):
+        """Gradients on the border as much as chance, and MaRC less, the more the model knows: .20, .15, .10, .05."""
         records = []
-        for number in range(2):
-            base = record(RunSpec("watermark-border", "small-resnet", number), {"gradient": (0.5, 0.5)})
-            measures = {
-                key: MethodMeasures("print", 0.01, {"region": (0.5,) * 8, "distractors": (share,) * 8})
-                for key, share in (("random", 0.2), ("gradient", 0.2), ("marc", 0.05))
-            }
+        for number in range(count):
+            base = record(RunSpec("watermark-border", "small-resnet", number), {})
+            checkpoints = tuple(
+                TrainingCheckpoint(step, accuracy, self.measures(0.2 - 0.05 * step))
+                for step, accuracy in enumerate(self.ACCURACIES)
+            )
             fields = {name: getattr(base, name) for name in ("attempts", "accuracy_bound")}
-            records.append(record(base.spec, {}, **(fields | {"measures": measures})))
+            fields |= {"measures": self.measures(0.05), "checkpoints": checkpoints}
+            records.append(record(base.spec, {}, **fields))
         settings = RunSettings("gt-border", ("random", "gradient", "marc"), 8)
         chosen = {"plants": border.PLANTS, "networks": ("small-resnet",), "methods": settings.methods}
         return ExperimentRuns(tuple(records), settings, chosen, EXPERIMENTS["gt-border"].specs)
+
+    def measures(self, of_marc):
+        return {
+            key: MethodMeasures("print", 0.01, {"region": (0.5,) * 8, "distractors": (share,) * 8})
+            for key, share in (("random", 0.2), ("gradient", 0.2), ("marc", of_marc))
+        }
 
     def test_the_table_has_the_border_and_the_plant(self):
         table, metrics = border.border_table(self.runs())
@@ -101,10 +112,27 @@ class TestBorder:
         assert by_title["Random"] == pytest.approx(0.2)
 
     def test_a_method_that_gives_the_border_little_meets_the_requirement(self):
-        claims = {claim.text: claim for claim in border.claims(self.runs())}
-        verdicts = {text: claim.verdicts[0].holds for text, claim in claims.items()}
-        assert [holds for text, holds in verdicts.items() if text.startswith("MaRC")] == [True]
-        assert [holds for text, holds in verdicts.items() if text.startswith("Gradient ")] == [False]
+        """MaRC is below chance in all six runs, and falls in all of them: p = 2 / 2^6 by sign flips."""
+        claims = border.claims(self.runs(6))
+        assert len(claims) == 4
+        verdicts = {claim.text: claim.verdicts[0] for claim in claims}
+        little = verdicts["MaRC gives the border less than random scores do"]
+        falling = verdicts["MaRC gives the border less as the model learns (here: mean trend below 0)"]
+        assert (little.word, falling.word) == ("holds", "holds")
+        assert little.p == falling.p == pytest.approx(2 / 2**6)
+        assert "−1.000 [−1.000 −1.000], 6 runs" in falling.figures
+        of_gradient = [verdict for text, verdict in verdicts.items() if text.startswith("Gradient ")]
+        assert [verdict.holds for verdict in of_gradient] == [False, None]  # constant scores have no trend
+
+    def test_two_runs_are_too_few_to_be_sure(self):
+        words = {claim.text.split()[0]: claim.verdicts[0].word for claim in border.claims(self.runs(2))}
+        assert words["MaRC"] == "not significant"
+
+    def test_without_checkpoints_the_trend_is_not_judged(self):
+        runs = self.runs()
+        records = tuple(replace(run, checkpoints=()) for run in runs.records)
+        claims = border.claims(replace(runs, records=records))
+        assert [claim.verdicts[0].word for claim in claims if "as the model learns" in claim.text] == ["not judged"] * 2
 
 
 class TestPretrainedVectors:
@@ -133,15 +161,32 @@ class TestPretrainedVectors:
         mine = full[vocabulary[first]] @ full[vocabulary[second]] / full[vocabulary[first]].square().sum()
         assert float(mine) == pytest.approx(float(expected), abs=1e-4)
 
-    def test_training_starts_with_them(self, tmp_path, monkeypatch):
+    @pytest.mark.parametrize(("network", "frozen"), [("attention-pretrained", False), ("attention-frozen", True)])
+    def test_training_starts_with_them_and_changes_them_unless_they_are_frozen(
+        self, tmp_path, monkeypatch, network, frozen
+    ):
         folder = review_folder(tmp_path, train=10, test=4)
         monkeypatch.setattr(text_run, "pretrained_vectors", lambda tokenizer, width: torch.ones(len(tokenizer), width))
-        spec, settings = (
-            RunSpec("articles", "attention-pretrained", data="movies"),
-            RunSettings("gt-table1", (), 4, data=folder),
-        )
-        module = text_run.prepare(spec, settings, 0).make_network()
-        assert torch.equal(module.get_input_embeddings().weight, torch.ones_like(module.get_input_embeddings().weight))
+        settings = RunSettings("gt-table1", (), 4, data=folder)
+        setup = text_run.prepare(RunSpec("articles", network, data="movies"), settings, 0)
+        start = setup.make_network().get_input_embeddings().weight
+        assert torch.equal(start, torch.ones_like(start))
+        trained = train(setup.make_network, setup.data, Recipe(epochs=1, batch_size=16), device="cpu").module
+        assert torch.equal(trained.get_input_embeddings().weight, start) is frozen
+
+    def test_methods_explain_a_network_whose_vectors_are_frozen(self, tmp_path, monkeypatch):
+        """A tiny run from training to measures, gradient methods among them."""
+        vectors = lambda tokenizer, width: torch.randn(len(tokenizer), width)  # noqa: E731
+        monkeypatch.setattr(text_run, "pretrained_vectors", vectors)
+        monkeypatch.setattr(text_run, "REQUIRED_ACCURACY", 0.0)
+        quick = replace(networks.TEXT_NETWORKS["attention-frozen"], recipe=Recipe(epochs=4, batch_size=16))
+        monkeypatch.setitem(networks.TEXT_NETWORKS, "attention-frozen", quick)
+        folder = review_folder(tmp_path, train=40, test=20)
+        rows = ["articles", "attention-frozen", "inherent", "integrated-gradients"]
+        report = ALL["gt-table1"].run(Request(data=folder, rows=rows, runs=1, limit=4, device="cpu"))
+        assert [row.title for row in report.table.rows] == ["Attention", "Integrated gradients", "Random"]
+        assert all(np.isfinite(row.cells["correlating"].values).all() for row in report.table.rows)
+        assert "reduced to 200 dimensions, and stay as they are" in report.to_markdown()
 
 
 class TestPlantedPairs:

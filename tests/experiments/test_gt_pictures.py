@@ -113,7 +113,7 @@ class TestRuns:
         monkeypatch.setattr(
             training_run,
             "measure_method",
-            lambda inputs, spec, *rest: measured.append(spec.key) or measure(inputs, spec, *rest),
+            lambda inputs, spec, *arguments: measured.append(spec.key) or measure(inputs, spec, *arguments),
         )
         rows = [*QUICK, "input-x-gradient"]
         extended = EXPERIMENTS["gt-fig5"].run(request(folder, rows=rows, runs=1, out=tmp_path))

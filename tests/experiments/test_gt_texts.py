@@ -161,6 +161,46 @@ class TestTable1:
         assert changed["Attention on articles is better than random, albeit barely", "here"] is False
         assert changed["CN: attention varies widely between runs", "here"] is False
 
+    def test_networks_are_told_apart(self, folder, tmp_path):
+        """Two runs with .9 of the attention on articles, and two with .1: a mean of .5 is that of no network."""
+        shares = {"attention-pretrained": 0.9, "attention-frozen": 0.1}
+        runs = [
+            text_run_record(
+                RunSpec("articles", network, number, data="movies"),
+                {"inherent": (share, 0.0, {"0.08": (8 * share, 8, 0)}), "loo": (0.5, 0.0, {"0.08": (4, 8, 0)})},
+            )
+            for network, share in shares.items()
+            for number in (0, 1)
+        ]
+        finished = finished_runs(table1.EXPERIMENT, runs, ("inherent", "loo"))
+        tables = dict(table1.sections(finished))
+        assert "| Attention | .100 [.100 .100]" in tables["Data set articles, attention-frozen"]
+        assert "| Attention | .900 [.900 .900]" in tables["Data set articles, attention-pretrained"]
+        assert "2 runs, 20 texts." in tables["Data set articles, attention-frozen"]
+        holds = verdicts(table1.claims(finished))
+        barely, loo = "Attention on articles is better than random, albeit barely", "Leave one out tells the articles"
+        assert holds[barely, "attention-frozen, here"] is True
+        assert holds[barely, "attention-pretrained, here"] is False
+        of_loo = {reading: held for (text, reading), held in holds.items() if text.startswith(loo)}
+        more = "more on correlating articles"
+        assert of_loo[f"attention-frozen, {more}"] is True
+        assert of_loo[f"attention-pretrained, {more}"] is False
+        with_data = replace(finished, settings=replace(finished.settings, data=folder))
+        assert any("sections below tell them apart" in remark for remark in table1.text_table(with_data)[0].remarks)
+        pytest.importorskip("matplotlib")
+        assert table1.draw(finished, tmp_path)[0].stat().st_size > 1000
+
+    def test_a_network_that_never_learns_is_judged_too(self):
+        spec = RunSpec("articles", "attention-frozen", data="movies")
+        learned = text_run_record(replace(spec, network="attention"), {"inherent": (0.9, 0.0, {"0.08": (8, 8, 0)})})
+        failed = replace(learned, spec=spec, failed="the model did not learn", measures={})
+        finished = finished_runs(table1.EXPERIMENT, [learned, failed], ("inherent",))
+        assert [title for title, _ in table1.sections(finished)][:-1] == ["Data set articles, attention"]
+        holds = verdicts(table1.claims(finished))
+        accurate = "All models reach an accuracy above 97 %"
+        assert holds[accurate, "attention, here"] is True
+        assert holds[accurate, "attention-frozen, here"] is False
+
     def test_by_hand(self):
         """Eight articles; two of the eight selected words are articles."""
         spec = RunSpec("articles", "attention", data="movies")

@@ -17,7 +17,7 @@ from rationales.errors import ModelError, OptionError
 from rationales.evaluation.tables.table import Table
 from rationales.experiments.marc_table2 import claims as claims_module
 from rationales.experiments.marc_table2 import row_specs
-from rationales.experiments.marc_table2.model_run import NOT_APPLICABLE, ModelRun
+from rationales.experiments.marc_table2.model_run import ModelRun
 from rationales.experiments.marc_table2.row_specs import ROWS
 from rationales.experiments.marc_table2.run import TableSettings, published, reproduce
 from rationales.experiments.registry import EXPERIMENTS, Request
@@ -39,6 +39,12 @@ QUICK = {
     "gradient-shap": {"samples": 2},
     "rise": {"samples": 20},
 }
+
+
+def one_row_table(row):
+    return Table((row,), tuple(row.cells), ("a",), None, "", "model", "black", 0, {})
+
+
 CHEAP = ["saliency", "guided-bp", "attention", "marc", "marc-default"]
 
 
@@ -91,8 +97,8 @@ def test_the_table_of_two_models_from_pictures_to_report(examples, tmp_path):
     text = report.to_markdown()
     assert "## The paper's claims" in text
     assert "tiny-vit" in text
-    assert "forward and backward" in text
-    assert report.table["Attention"].options[NOT_APPLICABLE]  # a convolutional network has none
+    assert "| method | s / picture | forward passes | with a backward pass | steps |" in text
+    assert "needs the attention weights" in report.table["Attention"].not_applicable  # a convolutional network has none
     assert "Attention: n/a" in text
     assert "sufficiency" in vit_table["Attention"].cells
     assert not vit_table["Guided backpropagation"].cells  # it would be the plain gradient
@@ -116,13 +122,68 @@ def test_finished_rows_are_not_computed_again(examples, tmp_path):
     assert len(lines) == 4
 
 
+@pytest.mark.parametrize(
+    ("key", "forward", "backward"),
+    [
+        ("rise", 3 * 20, 0),  # 20 samples on each of three baselines
+        # 16 channels on each of three baselines, a pass for the maps, and one for both pictures that finds the layer
+        ("score-cam", 3 * 16 + 1 + 1 / 2, 1 / 2),
+        ("occlusion", 4 + 1, 0),  # four windows on one baseline, and the whole picture
+        ("integrated-gradients", 3, 3),  # steps, on one baseline
+        ("saliency", 1, 1),
+        ("random", 0, 0),
+    ],
+)
+def test_passes_of_a_picture_are_counted(examples, key, forward, backward):
+    row = ModelRun(tiny_cnn(), examples[:2], Request(), QUICK).measure(ROWS[key])
+    assert (row.forward_passes, row.backward_passes) == (forward, backward)
+    assert Table.from_dict(one_row_table(row).to_dict()).rows[0].forward_passes == forward
+
+
+def test_the_report_has_the_counted_passes(examples):
+    settings = TableSettings(models={"tiny-cnn": (tiny_cnn(), examples)}, options=QUICK)
+    text = reproduce(Request(rows=["rise", "attention"]), settings).to_markdown()
+    (costs,) = [line for line in text.split("## Seconds and passes")[1].splitlines() if line.startswith("| RISE")]
+    assert costs.endswith("| 60 | 0 | – |")
+    assert "| Attention | n/a | n/a | n/a | n/a |" in text
+
+
+def test_a_row_that_fails_is_not_called_inapplicable_and_is_computed_again(examples, tmp_path, monkeypatch):
+    settings = TableSettings(models={"tiny-cnn": (tiny_cnn(), examples)}, options=QUICK)
+    request = Request(rows=["saliency"], out=tmp_path)
+    whole = type(ROWS["saliency"].build())
+
+    def out_of_memory(*_, **__):
+        raise ModelError("the model does not fit into memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(whole, "scores", out_of_memory)
+        report = reproduce(request, settings)
+    assert report.table["Saliency"].failed == "the model does not fit into memory"
+    assert "| Saliency | failed | failed |" in report.to_markdown()
+    assert "Saliency: failed (the model does not fit into memory)." in report.to_markdown()
+    stored = Table.from_json(tmp_path / "models" / "tiny-cnn.json")
+    assert stored["Saliency"].failed
+    assert reproduce(request, settings).table["Saliency"].cells
+
+
+def test_a_row_that_does_not_apply_is_kept(examples, tmp_path):
+    settings = TableSettings(models={"tiny-cnn": (tiny_cnn(), examples)}, options=QUICK)
+    request = Request(rows=["attention"], out=tmp_path)
+    reproduce(request, settings)
+    lines = []
+    again = reproduce(Request(rows=["attention"], out=tmp_path, log=lines.append), settings)
+    assert lines == []
+    assert again.table["Attention"].not_applicable
+
+
 def test_no_row_is_begun_when_time_is_up(examples, tmp_path):
     models = {"tiny-cnn": (tiny_cnn(), examples)}
-    asked = []
+    calls = []
 
     def stop():
-        asked.append(None)
-        return len(asked) > 1
+        calls.append(None)
+        return len(calls) > 1
 
     report = reproduce(Request(rows=["saliency"], out=tmp_path), TableSettings(models=models, options=QUICK, stop=stop))
     assert len(report.table.rows) == 1
@@ -134,7 +195,7 @@ def test_every_row_on_both_models(examples):
     registered = [spec for spec in ROWS.values() if spec.registered]
     assert len(report.table.rows) == len(registered)
     for row in report.table.rows:
-        assert row.cells or row.options[NOT_APPLICABLE]
+        assert row.cells or row.not_applicable
 
 
 def test_a_method_that_is_not_registered_has_no_row(monkeypatch):
@@ -231,6 +292,20 @@ def test_the_figures_are_one_sheet_for_all_methods_and_pictures(examples, tmp_pa
     text = page.read_text()
     assert text.count("<img") == 2 * (1 + 2 * len(titles))
     assert "<script" not in text
+
+
+def test_the_figures_tell_failures_from_methods_that_do_not_apply(examples, monkeypatch):
+    from rationales.experiments.marc_table2.figures import FigureSettings
+    from rationales.experiments.marc_table2.figures import reproduce as reproduce_figures
+
+    def broken(*_, **__):
+        raise ModelError("out of memory")
+
+    monkeypatch.setattr(type(ROWS["saliency"].build()), "scores", broken)
+    request = Request(data=examples[0].image.parent, rows=["saliency", "attention", "input-x-gradient"], limit=1)
+    sections = dict(reproduce_figures(request, FigureSettings(tiny_cnn(), QUICK)).sections)
+    assert sections["Failed"] == "- Saliency: failed (out of memory)"
+    assert sections["Not applicable"].startswith("- Attention: n/a (raw-attention needs")
 
 
 def test_the_figures_need_pictures():

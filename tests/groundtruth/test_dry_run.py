@@ -269,7 +269,7 @@ class TestMistakes:
             ({"r": 2.0}, "between 0 and 1"),
             ({"r": 1.0}, "choose a smaller r"),
             ({"inputs": 0}, "one input or more"),
-            ({"seed": -1}, "the seed must not be negative"),
+            ({"seed": -1}, "the seed must be a whole number from 0 on, not -1"),
             ({"seed": 1.5}, "the seed must be a whole number"),
             ({"training": {"epoch": 3}}, "no setting 'epoch'"),
             ({"training": {"epochs": "many"}}, "the training setting epochs is an integer"),

@@ -72,9 +72,11 @@ class TestPairPlants:
     def test_labels_do_not_depend_on_the_picture(self, cause):
         pictures = captioned_pictures(600)
         pairs = planted_pairs(pictures, cause)
-        fitting = np.mean([pair.label for pair, picture in zip(pairs, pictures, strict=True) if picture.label])
-        others = np.mean([pair.label for pair, picture in zip(pairs, pictures, strict=True) if not picture.label])
-        assert abs(fitting - others) < 4 * np.sqrt(0.25 / 300 * 2)
+        share_with_label = np.mean([pair.label for pair, picture in zip(pairs, pictures, strict=True) if picture.label])
+        share_without_label = np.mean(
+            [pair.label for pair, picture in zip(pairs, pictures, strict=True) if not picture.label]
+        )
+        assert abs(share_with_label - share_without_label) < 4 * np.sqrt(0.25 / 300 * 2)
 
 
 class TestPairNetwork:

@@ -7,8 +7,8 @@ the means but not significant is called that; so is one for which there is no te
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rationales.evaluation.tables.table import SIGNIFICANCE_LEVEL, short
 
@@ -51,6 +51,18 @@ class PaperClaim:
 def judge_claim(section: str, text: str, holds: bool | None, figures: str, p: float = math.nan) -> PaperClaim:
     """A claim with a single reading."""
     return PaperClaim(section, text, (ClaimVerdict(holds, figures, p=p),))
+
+
+def joint_claims(by_title: Mapping[str, Sequence[PaperClaim]]) -> list[PaperClaim]:
+    """The claims of several groups of runs: each claim once, with the verdicts of every group under its title."""
+    verdicts: dict[tuple[str | None, str], list[ClaimVerdict]] = {}
+    for title, claims in by_title.items():
+        for claim in claims:
+            verdicts.setdefault((claim.section, claim.text), []).extend(
+                replace(verdict, reading=f"{title}, {verdict.reading}") if title else verdict
+                for verdict in claim.verdicts
+            )
+    return [PaperClaim(section, text, tuple(of_claim)) for (section, text), of_claim in verdicts.items()]
 
 
 def p_text(p: float) -> str:

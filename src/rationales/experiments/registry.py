@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from rationales.errors import OptionError
 
 if TYPE_CHECKING:
     from rationales.evaluation.tables.table import Table
@@ -64,6 +66,9 @@ class ExperimentReport:
         return "\n\n".join(block.rstrip() for block in blocks) + "\n"
 
 
+COMMON_OPTIONS = ("data", "device", "limit", "rows", "seed", "cache", "out", "progress", "log")
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A published table or figure."""
@@ -73,8 +78,30 @@ class Experiment:
     paper: str
     needs: str
     rows: Callable[[], Sequence[str]]  # the names that `Request.rows` accepts
-    run: Callable[[Request], ExperimentReport]
+    reproduce: Callable[[Request], ExperimentReport]
     accepted_options: tuple[str, ...] = ()  # fields of `Request` that only some experiments use
+    refused_options: tuple[str, ...] = ()  # those of `COMMON_OPTIONS` that this experiment does not use
+
+    def unread_options(self, request: Request) -> list[str]:
+        """The fields that the request sets and that the experiment does not read."""
+        accepted = {*COMMON_OPTIONS, *self.accepted_options} - {*self.refused_options}
+        return [
+            spec.name
+            for spec in fields(request)
+            if spec.name not in accepted and getattr(request, spec.name) != spec.default
+        ]
+
+    def check(self, request: Request) -> None:
+        """Raise an OptionError for an option that would change nothing."""
+        if unread := self.unread_options(request):
+            flag, *accepted = (f"--{name.replace('_', '-')}" for name in (unread[0], *self.accepted_options))
+            advice = f"; beside those of all tables it takes {', '.join(accepted)}" if accepted else ""
+            raise OptionError(f"{self.name} takes no {flag}, which would change nothing{advice}")
+
+    def run(self, request: Request) -> ExperimentReport:
+        """The report; an error for an option that would change nothing."""
+        self.check(request)
+        return self.reproduce(request)
 
 
 def _marc_table1(request: Request) -> ExperimentReport:
@@ -178,7 +205,7 @@ def _single_network(name: str, module: str, title: str, figure: str, needs: str)
         return row_names
 
     paper = f"Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?, {figure}"
-    return Experiment(name, title, paper, needs, rows, run)
+    return Experiment(name, title, paper, needs, rows, run, refused_options=("limit",) if module == "fig3" else ())
 
 
 _PHAM = "Pham et al., Double Trouble: How to not Explain a Text Classifier's Decisions Using Counterfactuals"
@@ -208,8 +235,9 @@ def _input_marginalization(name: str, title: str, where: str, data: str) -> Expe
 
         return row_names(name)
 
-    options: tuple[str, ...] = ("model", "filler", "samples", "tf32", "runs")
-    options += ("train_texts",) if name in ("im-table2", "im-appendix") else ()
+    further = {"im-table2": ("runs", "train_texts"), "im-table3": ("samples",), "im-sanity": ("runs",)}
+    further["im-appendix"] = ("samples", "runs", "train_texts")
+    options = ("model", "filler", "tf32", *further.get(name, ()))
     needs = f"the data sets {data} (--data, else downloaded) and {_FILLERS}"
     return Experiment(name, title, f"{_PHAM}, {where}", needs, rows, run, options)
 
@@ -273,7 +301,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             needs="the data set eraser-movies (--data, else downloaded) and a model of film reviews "
             "(--model, else minilm-reviews)",
             rows=_marc_table1_rows,
-            run=_marc_table1,
+            reproduce=_marc_table1,
             accepted_options=("model", "validation", "passes", "tf32", "minutes"),
         ),
         Experiment(
@@ -284,7 +312,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             needs="the data sets imagenet-val-250 and, for vit-birds, birds-112 (--data); the models that are there "
             "of resnet-50, efficientnet-lite0, mobilenet-v2 and vit-birds (--model: only these, separated by commas)",
             rows=_marc_table2_rows,
-            run=_marc_table2,
+            reproduce=_marc_table2,
             accepted_options=("model", "tf32"),
         ),
         Experiment(
@@ -295,7 +323,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             needs="a folder of pictures (--data), of which 11 are shown (--limit); --model, else efficientnet-lite0; "
             "--out, where the sheet is written as PNG and HTML",
             rows=_marc_figures_rows,
-            run=_marc_figures,
+            reproduce=_marc_figures,
             accepted_options=("model",),
         ),
         *(_ground_truth(*entry) for entry in _GROUND_TRUTH),
@@ -306,7 +334,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             paper="ours, after Zhou et al., Do Feature Attribution Methods Correctly Attribute Features?",
             needs="nothing: the pictures are drawn and the networks trained, in a few minutes on a CPU",
             rows=_multimodal_rows,
-            run=_multimodal_plants,
+            reproduce=_multimodal_plants,
+            refused_options=("data",),
         ),
         *(_input_marginalization(*entry) for entry in _INPUT_MARGINALIZATION),
         *(_aml(*entry) for entry in _AML),

@@ -15,7 +15,7 @@ from torch import nn, optim
 from rationales.errors import ModelError, OptionError
 from rationales.groundtruth.encoded_examples import EncodedExamples
 from rationales.groundtruth.theory import Reliance, reliance_test
-from rationales.options import whole_number
+from rationales.options import checked_seed
 
 TARGET_ACCURACY = 0.97  # training stops above this validation accuracy
 
@@ -176,7 +176,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's random state inside the block, and restore the previous state afterwards."""
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(whole_number("the seed", seed))
+        torch.manual_seed(checked_seed(seed))
         yield
 
 
@@ -188,7 +188,7 @@ class _Training:
         self.optimizer = optim.AdamW(module.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
         warmup = recipe.warmup_steps + 1
         self.schedule = optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: min(1.0, (step + 1) / warmup))
-        self.shuffle = torch.Generator().manual_seed(whole_number("the seed", seed))
+        self.shuffle = torch.Generator().manual_seed(checked_seed(seed))
 
     def run_epoch(self, examples: EncodedExamples, epochs_done: int) -> float:
         """Train on all examples once; returns the mean loss."""

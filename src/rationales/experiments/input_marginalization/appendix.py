@@ -15,25 +15,28 @@ import numpy as np
 from rationales.errors import OptionError
 from rationales.evaluation.agreement.highlights import magnitude
 from rationales.evaluation.counterfactuals.filler_predictions import FillerPredictions, filler_predictions
-from rationales.evaluation.counterfactuals.score_correlation import mean_pearson
+from rationales.evaluation.counterfactuals.score_correlation import mean_pearson, pearson
 from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.statistics import compare, estimate, welch
 from rationales.evaluation.tables.table import Table, short
-from rationales.experiments.claims import ClaimVerdict, PaperClaim
+from rationales.experiments.claims import ClaimVerdict, PaperClaim, judge_claim
 from rationales.experiments.input_marginalization.figure4 import draw_figure4
 from rationales.experiments.input_marginalization.reporting import (
     TitledTable,
     cell,
+    difference,
     has_rows,
     higher_than_all,
     make_report,
     make_table,
+    mean,
     published,
     reference_row,
     settings_text,
     title_of,
 )
 from rationales.experiments.input_marginalization.rows import (
+    CONTROLS,
     IM,
     LIME,
     LIME_BERT,
@@ -42,23 +45,49 @@ from rationales.experiments.input_marginalization.rows import (
     PAIR_ROWS,
     TUNED_FILLER,
 )
-from rationales.experiments.input_marginalization.table1 import deletion_table
+from rationales.experiments.input_marginalization.table1 import COLUMNS, RIVALS, deletion_table
 from rationales.experiments.input_marginalization.table2 import levels_of, retrained_tables
 from rationales.experiments.input_marginalization.table3 import row_highlights
 from rationales.experiments.input_marginalization.workspace import ESNLI, MULTIRC, SST, SST2, Workspace
 from rationales.experiments.registry import ExperimentReport
 
+REMOVAL_TITLES = ("ROAR", "ROAR-BERT", "ROAR-BERT-SST2")
 MAGNITUDE, COVERAGE = "magnitude", "highlight-coverage"
-PUBLISHED_A1 = (
-    ("A1, magnitude: LOO-empty", "0.22 ± 0.27", "0.15 ± 0.24", "0.09 ± 0.09"),
-    ("A1, magnitude: IM", "0.17 ± 0.27", "0.15 ± 0.27", "0.02 ± 0.09"),
-    ("A2, coverage: LOO-empty", "40 %", "19 % (L2), 10 % (L3)", "27 %"),
-    ("A2, coverage: IM", "30 %", "21 % (L2), 14 % (L3)", "6 %"),
-    ("A2, coverage: people", "37 %", "18 % (L2), 9 % (L3)", "16 %"),
-    ("A3, exact match, all words", "48.94 %", "59.43 %", "64.78 %"),
-    ("A3, exact match, highlighted words", "41.25 %", "42.74 %", "68.55 %"),
-    ("A3, likelihood of an exact match", "0.8229", "0.8146", "0.8556"),
-)
+THRESHOLD = "im-threshold"
+PAPERS_R = 0.7224  # Pearson's r of the scores by both rules for candidates, mean over texts (appendix D)
+DATA_HEADINGS = ("", "SST", "e-SNLI", "MultiRC")
+PUBLISHED = {  # part -> headings and the paper's own figures
+    "a1-a2": (
+        DATA_HEADINGS,
+        (
+            ("A1, magnitude: LOO-empty", "0.22 ± 0.27", "0.15 ± 0.24", "0.09 ± 0.09"),
+            ("A1, magnitude: IM", "0.17 ± 0.27", "0.15 ± 0.27", "0.02 ± 0.09"),
+            ("A2, coverage: LOO-empty", "40 %", "19 % (L2), 10 % (L3)", "27 %"),
+            ("A2, coverage: IM", "30 %", "21 % (L2), 14 % (L3)", "6 %"),
+            ("A2, coverage: people", "37 %", "18 % (L2), 9 % (L3)", "16 %"),
+        ),
+    ),
+    "a3": (
+        DATA_HEADINGS,
+        (
+            ("A3, exact match, all words", "48.94 %", "59.43 %", "64.78 %"),
+            ("A3, exact match, highlighted words", "41.25 %", "42.74 %", "68.55 %"),
+            ("A3, likelihood of an exact match", "0.8229", "0.8146", "0.8556"),
+        ),
+    ),
+    "a4": (
+        ("A4, area on SST-2", "IM (ten words)", "IM (likelihood ≥ 1e-5)", "the same in Kim et al. (2020)"),
+        (("Deletion", "0.4732", "0.4783", ""), ("Deletion-BERT", "0.4922", "0.4824", "0.4972")),
+    ),
+    "a6": (
+        ("A6, accuracy in %", *(f"{name} {level}" for name in REMOVAL_TITLES for level in ("10 %", "20 %", "30 %"))),
+        (
+            ("LIME", "75.51", "75.30", "77.45", "78.14", "73.44", "70.57", "78.83", "74.47", "72.18"),
+            ("LIME-BERT", "73.99", "72.22", "70.82", "74.13", "70.44", "70.48", "75.78", "71.33", "68.76"),
+            ("LIME-BERT-SST2", "74.15", "70.85", "70.48", "76.19", "69.77", "67.61", "76.08", "70.92", "71.08"),
+        ),
+    ),
+}
 
 
 @dataclass
@@ -80,10 +109,10 @@ def appendix(workspace: Workspace) -> ExperimentReport:
     for number, name in enumerate(requested):
         PARTS[name](workspace, parts)
         workspace.progress((number + 1) / len(requested))
-    headings = ("", "SST", "e-SNLI", "MultiRC")
+    figures = "\n\n".join(published(*PUBLISHED[name]) for name in requested)
     sections = [
         *parts.sections,
-        ("The paper's own figures (BERT-base)", published(headings, PUBLISHED_A1)),
+        ("The paper's own figures (BERT-base)", figures),
         ("Settings", settings_text("im-appendix", workspace)),
     ]
     if not parts.tables:  # A3 alone has no table of methods
@@ -182,12 +211,36 @@ def _predictable_words(workspace: Workspace, key: str, predictions: FillerPredic
 
 
 def _threshold(workspace: Workspace, parts: AppendixParts) -> None:
-    rows = (IM, "im-threshold")
+    rows = (IM, THRESHOLD, *RIVALS, *CONTROLS)
     table = deletion_table(workspace, SST2, rows, "")
-    correlation = mean_pearson(*(workspace.unit_scores(SST2, row) for row in rows))
-    remark = f"Pearson's r of both rows' scores, mean over texts: {markdown.estimate(correlation)} (paper: 0.7224)."
+    scores = [workspace.unit_scores(SST2, row) for row in (IM, THRESHOLD)]
+    correlation = markdown.estimate(mean_pearson(*scores))
+    remark = f"Pearson's r of the scores of both rules, mean over texts: {correlation} (paper: {PAPERS_R})."
     table = replace(table, remarks=(*table.remarks, remark))
     parts.tables.append(("A4: the ten likeliest words, or all of likelihood ≥ 1e-5", table, reference_row(rows)))
+    parts.claims += [correlation_claim(*scores), *(same_order_claim(table, column) for column in COLUMNS)]
+
+
+def correlation_claim(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> PaperClaim:
+    """Pearson's r of both rules' scores of each text against the paper's mean; tested by sign flips over texts."""
+    values = np.array([pearson(*pair) for pair in zip(first, second, strict=True)])
+    test = compare(values, np.full(len(values), PAPERS_R))
+    text = f"Scores by both rules for candidates are highly correlated (here: Pearson's r above the paper's {PAPERS_R})"
+    figures = f"r {short(test.difference + PAPERS_R)} in {test.n} texts"
+    return judge_claim("D", text, test.difference > 0 if test.n else None, figures, test.p)
+
+
+def same_order_claim(table: Table, column: str) -> PaperClaim:
+    """Whether both rules stand on the same side of every LOO method; all six differences must be significant."""
+    text = f"Both rules for candidates lead to the same conclusion: IM's order among the LOO methods under {column}"
+    rules = (IM, THRESHOLD)
+    pairs = [[difference(table, rule, rival, column) for rule in rules] for rival in RIVALS]
+    p_values = [p for pair in pairs for _, p in pair]
+    figures = ", ".join(f"{title_of(row)} {short(mean(table, row, column))}" for row in (*rules, *RIVALS))
+    if any(math.isnan(p) for p in p_values):
+        return judge_claim("D", text, None, figures)
+    holds = all(first * second > 0 for (first, _), (second, _) in pairs)
+    return judge_claim("D", text, holds, figures, max(p_values))
 
 
 def _lime_under_roar(workspace: Workspace, parts: AppendixParts) -> None:
@@ -209,9 +262,9 @@ def _lower_on_average(table: Table, first: str, second: str, reading: str) -> Cl
         np.mean([table[title_of(key)].cells[metric].values for metric in levels_of(table)], axis=0)
         for key in (first, second)
     ]
-    difference, p = welch(means[0].tolist(), means[1].tolist())
+    lower_by, p = welch(means[0].tolist(), means[1].tolist())
     figures = f"{title_of(first)} {short(float(means[0].mean()))}, {title_of(second)} {short(float(means[1].mean()))}"
-    return ClaimVerdict(difference < 0, figures, reading, math.nan if math.isnan(p) else p)
+    return ClaimVerdict(lower_by < 0, figures, reading, p)
 
 
 PARTS: dict[str, Callable[[Workspace, AppendixParts], None]] = {

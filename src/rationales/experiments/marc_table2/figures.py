@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.data import read_data
-from rationales.errors import ModelError, OptionError
+from rationales.errors import ModelError, NotApplicableError, OptionError
 from rationales.evaluation.preparation import versions
 from rationales.evaluation.sampling import evenly
 from rationales.evaluation.tables.table import Cell, Table, TableRow
@@ -67,22 +67,25 @@ def reproduce(request: Request, settings: FigureSettings | None = None) -> Exper
     family = ModelRun(model, [], request).family
     entries = _entries(request.rows, family, settings.options)
     by_method: dict[str, list[Rationale]] = {}
-    left_out = []
+    left_out: dict[str, list[str]] = {}  # title of a section -> a line for each method
     for number, (title, (method, baselines)) in enumerate(entries.items()):
         fitted = replace(model, baselines=baselines) if baselines else model
         try:
             by_method[title] = explain(fitted, paths, method=method, seed=request.seed)
+        except NotApplicableError as error:
+            left_out.setdefault("Not applicable", []).append(f"- {title}: n/a ({error})")
         except (ModelError, OptionError) as error:
-            left_out.append(f"- {title}: n/a ({error})")
+            left_out.setdefault("Failed", []).append(f"- {title}: failed ({error})")
         if request.progress is not None:
             request.progress((number + 1) / len(entries))
     if not by_method:
-        raise ModelError(f"no method explains {model.name}: " + " ".join(left_out))
+        reasons = "\n".join(line for lines in left_out.values() for line in lines)
+        raise ModelError(f"no method explains {model.name}:\n{reasons}")
     rows: list[Row] = [
         (path.name, {title: rationales[number] for title, rationales in by_method.items()})
         for number, path in enumerate(paths)
     ]
-    sections = [("Not applicable", "\n".join(left_out))] if left_out else []
+    sections = [(section, "\n".join(lines)) for section, lines in left_out.items()]
     sections.append(("Time", f"{time.perf_counter() - began:.0f} s."))
     table = _table(by_method, [path.name for path in paths], model, request)
     return ExperimentReport(table, None, METRICS, tuple(sections), TITLE, _drawing(rows, list(by_method), model.name))

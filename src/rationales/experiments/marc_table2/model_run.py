@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rationales.data import Example
-from rationales.errors import ModelError, OptionError, RationalesError
+from rationales.errors import ModelError, NotApplicableError, OptionError, RationalesError
 from rationales.evaluation.entries import MethodEntry, resolve_entries
 from rationales.evaluation.preparation import PreparedEvaluation, prepare_evaluation
 from rationales.evaluation.scores.cache import model_fingerprint
@@ -30,7 +30,6 @@ from rationales.experiments.registry import Request
 from rationales.models.image.model import ImageModel
 
 PROTOCOL = "marc-images"
-NOT_APPLICABLE = "not applicable"  # option of a row that holds the reason
 FAMILY, ACCURACY, PRECISION = "family of the network", "accuracy", "forward passes"  # entries of a table's versions
 HALF = "half"  # precision
 
@@ -94,10 +93,10 @@ class ModelRun:
         return 152 + spec.passes * steps * (3 if spec.backward else 1)
 
     def measure(self, spec: PictureRow, progress: Callable[[float], None] | None = None) -> TableRow:
-        """The row of a method, or one without values where the method does not apply to the model."""
+        """The row of a method; one without cells where it is not defined for the model, or where it fails."""
         if spec.needs_relu and self.family == TRANSFORMER:
             reason = "a transformer has no ReLUs, and without them it is the plain gradient"
-            return TableRow(spec.title, {}, spec.method, {NOT_APPLICABLE: reason})
+            return TableRow(spec.title, {}, spec.method, not_applicable=reason)
         try:
             baselines = spec.baselines
             if spec.key == MARC:
@@ -108,8 +107,10 @@ class ModelRun:
             entry = MethodEntry(spec.method, method=spec.build(), title=spec.title)
             resolved = resolve_entries([entry], None, "image")[:1]
             (row,) = self._evaluation(baselines).rows(resolved, progress)
+        except NotApplicableError as error:
+            return TableRow(spec.title, {}, spec.method, not_applicable=str(error))
         except (ModelError, OptionError) as error:
-            return TableRow(spec.title, {}, spec.method, {NOT_APPLICABLE: str(error)})
+            return TableRow(spec.title, {}, spec.method, failed=str(error))
         return row
 
     def _evaluation(self, baselines: tuple[str, ...]) -> PreparedEvaluation:
@@ -153,7 +154,7 @@ class ModelRun:
             self.table([spec for spec in ROWS.values() if spec.key in self.rows]).to_json(path)
 
     def _carry_over(self, specs: Sequence[PictureRow]) -> None:
-        """Take the rows of an earlier run with the same weights, pictures, seed, options and code."""
+        """Take the rows of an earlier run with the same weights, pictures, seed, options and code, but failed ones."""
         path = self._path()
         if path is None or not path.is_file():
             return
@@ -170,8 +171,9 @@ class ModelRun:
         titles = {row.title: row for row in old.rows}
         for spec in specs:
             name = f"code of {spec.key}"
-            if spec.title in titles and old.versions.get(name) == mine[name]:
-                self.rows[spec.key] = titles[spec.title]
+            row = titles.get(spec.title)
+            if row is not None and (row.cells or row.not_applicable) and old.versions.get(name) == mine[name]:
+                self.rows[spec.key] = row
 
     def _tell(self, line: str) -> None:
         if self.request.log is not None:
@@ -179,15 +181,15 @@ class ModelRun:
 
 
 def with_remarks(table: Table) -> Table:
-    """The table with what a reader should know: accuracy, precision, rows that do not apply, how masks stopped."""
+    """The table with what a reader should know: accuracy, precision, how masks stopped."""
     remarks = [f"The model classifies {100 * float(table.versions[ACCURACY]):.1f} % of these pictures correctly."]
     if table.versions[PRECISION] == HALF:
         remarks.append("Forward passes without gradients ran in half precision.")
-    for row in table.rows:
-        if NOT_APPLICABLE in row.options:
-            remarks.append(f"{row.title}: n/a ({row.options[NOT_APPLICABLE]}).")
-        elif row.method == "marc" and not math.isnan(row.settled) and row.options.get("stop") != "steps":
-            remarks.append(f"{row.title}: {row.steps:.0f} steps on average; its rule ended {row.settled:.0%} of them.")
+    remarks += [
+        f"{row.title}: {row.steps:.0f} steps on average; its rule ended {row.settled:.0%} of them."
+        for row in table.rows
+        if row.method == "marc" and not math.isnan(row.settled) and row.options.get("stop") != "steps"
+    ]
     return replace(table, remarks=(*table.remarks, *remarks))
 
 
@@ -197,5 +199,5 @@ def _progress_share(report: Callable[[float], None], begin: float, share: float)
 
 def _line(row: TableRow) -> str:
     if not row.cells:
-        return f"{row.title}: n/a"
+        return f"{row.title}: {row.placeholder}"
     return f"{row.title}: " + "  ".join(f"{name} {cell.estimate.mean:.3f}" for name, cell in row.cells.items())

@@ -29,8 +29,8 @@ class PictureRow:
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     baselines: tuple[str, ...] = ()  # what replaces pixels; empty: those that the model says least about
-    passes: float = 1.0  # forward passes per picture; of an optimisation, per step
-    backward: bool = True  # whether a forward pass has a backward pass
+    passes: float = 1.0  # about how many, for the order of the rows; of an optimisation, per step and baseline
+    backward: bool = True  # whether a pass has a backward pass
     published: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # family -> PAPER_METRICS
     preset: str = ""  # of the method, where it has one of this name for images
     needs_relu: bool = False  # without ReLUs the row would be the plain gradient, another row

@@ -12,12 +12,12 @@ from rationales.data import Example, read_data
 from rationales.errors import DataError, ModelError, OptionError
 from rationales.evaluation.sampling import evenly
 from rationales.evaluation.tables import markdown
-from rationales.evaluation.tables.table import Table, TableRow, short
+from rationales.evaluation.tables.table import Table, short
 from rationales.experiments.claims import claims_markdown
 from rationales.experiments.marc_table2 import row_specs
 from rationales.experiments.marc_table2.claims import claims
-from rationales.experiments.marc_table2.model_run import FAMILY, NOT_APPLICABLE, ModelRun
-from rationales.experiments.marc_table2.row_specs import MARC, MARC_PRESETS, METRICS, PAPER_METRICS, ROWS, PictureRow
+from rationales.experiments.marc_table2.model_run import ModelRun
+from rationales.experiments.marc_table2.row_specs import MARC, METRICS, PAPER_METRICS, ROWS
 from rationales.experiments.registry import ExperimentReport, Request
 from rationales.models.image.model import ImageModel
 from rationales.models.load import load
@@ -113,24 +113,19 @@ def _reference(table: Table) -> str | None:
 
 
 def _costs(name: str, table: Table) -> str:
-    """Seconds, passes and steps of every row of a model."""
-    lines = []
-    for row in table.rows:
-        spec = ROWS[key] if (key := row_specs.key_of(row.title)) is not None else None
-        if spec is None or NOT_APPLICABLE in row.options:
-            lines.append([row.title, "n/a", "n/a", "n/a"])
-            continue
-        kind = "forward and backward" if spec.backward else "forward"
-        passes = _passes(spec, row, table.versions.get(FAMILY, row_specs.CONVOLUTIONAL))
-        steps = "–" if math.isnan(row.steps) else f"{row.steps:.0f}"
-        lines.append([spec.title, f"{row.seconds:.3g}", f"{passes:,.0f} {kind}" if passes else "none", steps])
-    return f"{name}:\n\n" + markdown.table(["method", "s / picture", "passes", "steps"], lines)
+    """Seconds, counted passes and steps of every row of a model."""
+    heads = ["method", "s / picture", "forward passes", "with a backward pass", "steps"]
+    lines = [
+        [row.title, f"{row.seconds:.3g}", *map(_count, (row.forward_passes, row.backward_passes, row.steps))]
+        if row.cells
+        else [row.title, *[row.placeholder] * (len(heads) - 1)]
+        for row in table.rows
+    ]
+    return f"{name}:\n\n{markdown.table(heads, lines)}"
 
 
-def _passes(spec: PictureRow, row: TableRow, family: str) -> float:
-    """Forward passes for each picture; of an optimisation, by its mean number of steps."""
-    per_step = 2.0 * len(MARC_PRESETS[family][1]) if spec.key == MARC else spec.passes
-    return per_step * (1.0 if math.isnan(row.steps) else row.steps)
+def _count(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
 def published() -> str:

@@ -20,7 +20,7 @@ from rationales.groundtruth.plants.catalogue import PLANTS, find_plant
 from rationales.groundtruth.plants.image_plants import ImagePlant
 from rationales.groundtruth.plants.plant import Plant
 from rationales.groundtruth.training import Recipe
-from rationales.options import whole_number
+from rationales.options import checked_seed, whole_number
 
 NameWithOptions = str | Mapping[str, Any]  # a name, or a mapping with a name and options
 
@@ -72,8 +72,7 @@ def resolve_settings(
     """Check the settings, and fill in the defaults for this kind of data."""
     if inputs < 1:
         raise OptionError(f"one input or more must be explained, not {inputs}")
-    if whole_number("the seed", seed) < 0:
-        raise OptionError(f"the seed must not be negative, but is {seed}")
+    number = checked_seed(seed)
     requested: Sequence[NameWithOptions | Plant] = plants or (DEFAULT_PLANT[kind],)
     resolved_plants = tuple(resolve_plant(plant, kind) for plant in requested)
     method_entries = tuple(resolve_entries(list(methods or DEFAULT_METHODS[kind]), None, kind))
@@ -81,7 +80,7 @@ def resolve_settings(
         if kind != "image" and {"feature maps", "images"} & {*entry.method.needs}:
             raise OptionError(f"{entry.method.name} is for images; leave it out for texts")
     recipe = _resolve_recipe(kind, training or {})
-    return DryRunSettings(resolved_plants, method_entries, recipe, r, inputs, whole_number("the seed", seed))
+    return DryRunSettings(resolved_plants, method_entries, recipe, r, inputs, number)
 
 
 def resolve_plant(requested: NameWithOptions | Plant, kind: str) -> Plant:

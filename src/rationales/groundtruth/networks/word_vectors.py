@@ -1,4 +1,4 @@
-"""Word vectors from a pretrained encoder, as the first values of a network's word embeddings."""
+"""Word vectors from a pretrained encoder, as the word embeddings of a network or the first values of them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def pretrained_vectors(tokenizer: Any, width: int, folder: Path | None = None) -
     return reduced
 
 
-def set_word_vectors(module: nn.Module, vectors: Tensor) -> nn.Module:
-    """The module with these word embeddings (words, width) as the start of its training."""
+def set_word_vectors(module: nn.Module, vectors: Tensor, trainable: bool = True) -> nn.Module:
+    """The module with these word embeddings (words, width): the start of its training, or not `trainable`."""
     embeddings: Any = module.get_input_embeddings()  # type: ignore[operator]  # every network here has one
     with torch.no_grad():
         embeddings.weight.copy_(vectors)
+    embeddings.weight.requires_grad_(trainable)
     return module

@@ -80,10 +80,16 @@ def data_remarks(runs: ExperimentRuns) -> tuple[str, ...]:
     left_out = "Texts without an article where the plant needs one are left out."
     networks = runs.chosen_rows.get("networks", ())
     pretrained = [name for name in networks if TEXT_NETWORKS[name].pretrained_width]
-    embeddings = "Word embeddings are learned from scratch"
-    if pretrained:
-        embeddings += f", but for {', '.join(pretrained)}, which starts with those of MiniLM, reduced to 200 dimensions"
-    return (*descriptions, f"{left_out} Replaced words become padding. {embeddings}.")
+    embeddings = [_pretrained_remark(name) for name in pretrained]
+    if len(pretrained) < len(networks):
+        embeddings.append(f"{'Other word' if pretrained else 'Word'} embeddings are learned from scratch.")
+    return (*descriptions, f"{left_out} Replaced words become padding.", *embeddings)
+
+
+def _pretrained_remark(name: str) -> str:
+    network = TEXT_NETWORKS[name]
+    use = "stay as they are" if network.frozen_vectors else "are trained further"
+    return f"{name}: word embeddings are those of MiniLM, reduced to {network.pretrained_width} dimensions, and {use}."
 
 
 def word_share(runs: Sequence[RunRecord], kind: str) -> float:

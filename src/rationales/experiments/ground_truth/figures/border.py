@@ -6,9 +6,13 @@ the model rises, down to 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from rationales.evaluation.tables import markdown
+from rationales.evaluation.tables.statistics import compare
 from rationales.evaluation.tables.table import Table
 from rationales.experiments.claims import PaperClaim, judge_claim
 from rationales.experiments.ground_truth.experiment import Sections
@@ -68,19 +72,38 @@ def lines(runs: ExperimentRuns) -> list[trend_lines.TrendLine]:
 
 
 def claims(runs: ExperimentRuns) -> list[PaperClaim]:
-    """The requirement of section 3, for every method: little on the border, and less as the model learns."""
+    """The requirement of section 3, for every method: little on the border, and less as the model learns.
+
+    The first is tested over runs, paired with random scores of the same model; the second over the trends of the runs.
+    """
     if not runs.successful or RANDOM not in runs.methods:
         return []
-    chance = pooled_mean(runs.successful, RANDOM, MEASURES[BORDER])
+    all_lines = lines(runs)
     claim_list = []
     for key in runs.methods:
-        if key == RANDOM:
-            continue
-        attribution = pooled_mean(runs.successful, key, MEASURES[BORDER])
-        text = f"{runs.method_title(key)} gives the border less than random scores do"
-        figures = f"{markdown.estimate(attribution)}, random {markdown.number(chance.mean)}"
-        claim_list.append(judge_claim("3", text, attribution.mean < chance.mean, figures))
+        if key != RANDOM:
+            claim_list.append(_little_on_border(runs, key))
+            claim_list.append(_less_while_learning(runs, all_lines, key))
     return claim_list
+
+
+def _little_on_border(runs: ExperimentRuns, method: str) -> PaperClaim:
+    measure = MEASURES[BORDER]
+    attribution, chance = (pooled_mean(runs.successful, key, measure) for key in (method, RANDOM))
+    run_means, chances = (
+        np.array([run_mean(run, key, measure) for run in runs.successful]) for key in (method, RANDOM)
+    )
+    text = f"{runs.method_title(method)} gives the border less than random scores do"
+    figures = f"{markdown.estimate(attribution)}, random {markdown.number(chance.mean)}"
+    return judge_claim("3", text, attribution.mean < chance.mean, figures, compare(run_means, chances).p)
+
+
+def _less_while_learning(runs: ExperimentRuns, all_lines: Sequence[trend_lines.TrendLine], method: str) -> PaperClaim:
+    trend = trend_lines.mean_trend(all_lines, method)
+    text = f"{runs.method_title(method)} gives the border less as the model learns (here: mean trend below 0)"
+    holds = trend.mean < 0 if trend.n else None
+    figures = f"rank correlation of Attr% with the accuracy {markdown.estimate(trend)}, {trend.n} runs"
+    return judge_claim("3", text, holds, figures, trend_lines.trend_p(all_lines, method))
 
 
 def sections(runs: ExperimentRuns) -> Sections:

@@ -10,7 +10,7 @@ import numpy as np
 from rationales.evaluation.tables import markdown
 from rationales.evaluation.tables.statistics import compare
 from rationales.evaluation.tables.table import Table
-from rationales.experiments.claims import ClaimVerdict, PaperClaim, judge_claim
+from rationales.experiments.claims import ClaimVerdict, PaperClaim, joint_claims, judge_claim
 from rationales.experiments.ground_truth.experiment import ChosenRows, GroundTruthExperiment, Sections
 from rationales.experiments.ground_truth.figures import article_scores
 from rationales.experiments.ground_truth.figures.article_scores import CORRELATING, NON_CORRELATING, WORD_KINDS
@@ -61,22 +61,42 @@ def text_table(runs: ExperimentRuns) -> tuple[Table, tuple[str, ...]]:
         metrics,
         lambda key, i, metric: article_scores.run_metric(records[i], key, metric),
         recipe=RECIPE,
-        remarks=article_scores.data_remarks(runs),
+        remarks=(*article_scores.data_remarks(runs), *_pooling_remark(runs)),
     )
     return table, metrics
+
+
+def _pooling_remark(runs: ExperimentRuns) -> list[str]:
+    titles = list(runs.by_network())
+    if len(titles) < 2:
+        return []
+    return [f"This table has the means over all runs of {' and '.join(titles)}; the sections below tell them apart."]
 
 
 def sections(runs: ExperimentRuns) -> Sections:
     """The results on each data set, and the published values."""
     paper = "The paper's own figures: attention, mean ± standard deviation of 11 runs (share of the words), in %"
     return [
-        *((f"Data set {plant}", plant_markdown(runs, plant)) for plant in runs.plants),
+        *((f"Data set {title}", plant_markdown(*pair)) for title, pair in _by_data_set(runs).items()),
         (paper, markdown.table(["data set", *WORD_KINDS], PUBLISHED)),
     ]
 
 
+def _by_data_set(runs: ExperimentRuns) -> dict[str, tuple[ExperimentRuns, str]]:
+    """Title -> the runs of one network, and the plant; 'cn' or, where there are several networks, 'cn, bert'."""
+    return {
+        f"{plant}, {title}" if title else plant: (of_network, plant)
+        for plant in runs.plants
+        for title, of_network in runs.by_network().items()
+        if of_network.with_plant(plant)
+    }
+
+
 def plant_markdown(runs: ExperimentRuns, plant: str) -> str:
-    """Methods by kinds of words, with intervals over runs and texts, and the standard deviation over runs."""
+    """Methods by kinds of words, with intervals over runs and texts, and the standard deviation over runs.
+
+    `runs`: of one network, since a mean over several is that of none.
+    """
     records = runs.with_plant(plant)
     heads = ["method", CORRELATING, "sd over runs", NON_CORRELATING, *SELECTION_METRICS]
     lines = [
@@ -96,7 +116,12 @@ def plant_markdown(runs: ExperimentRuns, plant: str) -> str:
 
 
 def claims(runs: ExperimentRuns) -> list[PaperClaim]:
-    """The claims of sections 6.1 and 6.2."""
+    """The claims of sections 6.1 and 6.2, with a verdict for each network."""
+    return joint_claims({title: _network_claims(of_network) for title, of_network in runs.by_network().items()})
+
+
+def _network_claims(runs: ExperimentRuns) -> list[PaperClaim]:
+    """The claims on the runs of one network."""
     claim_list: list[PaperClaim] = []
     failed = sum(bool(run.failed) for run in runs.records)
     if runs.records:
@@ -160,11 +185,13 @@ def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
         return []
     titles = article_scores.method_titles(runs)
     colours = dict(zip(WORD_KINDS, (plots.ORANGE, plots.BLUE, plots.GREEN), strict=True))
+    by_data_set = _by_data_set(runs)
 
-    def bar(axes: Any, method: str, plant: str) -> None:
-        y, left = list(titles).index(method), 0.0
+    def bar(axes: Any, method: str, data_set: str) -> None:
+        of_network, plant = by_data_set[data_set]
+        records, y, left = of_network.with_plant(plant), list(titles).index(method), 0.0
         for kind, colour in colours.items():
-            width = finite_mean([article_scores.run_metric(run, method, kind) for run in runs.with_plant(plant)])
+            width = finite_mean([article_scores.run_metric(run, method, kind) for run in records])
             if not np.isnan(width):
                 axes.barh(y, width, left=left, color=colour, height=0.7)
                 left += width
@@ -172,7 +199,7 @@ def draw(runs: ExperimentRuns, folder: Path) -> list[Path]:
     figure = plots.bars(
         folder / "attribution-on-articles.png",
         titles,
-        runs.plants,
+        list(by_data_set),
         bar,
         x="Attr%: orange on articles that tell the class, blue on those that do not, green on other words",
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +50,20 @@ class ExperimentRuns:
     def with_plant(self, plant: str) -> list[RunRecord]:
         """The successful runs with this plant."""
         return [run for run in self.successful if run.spec.plant == plant]
+
+    def by_network(self) -> dict[str, ExperimentRuns]:
+        """Title -> the runs of one network on one data set, successful and failed.
+
+        A title names what they differ in, such as 'bert' or 'sentences, bert'; a single network has an empty one.
+        """
+        pairs = list(dict.fromkeys((run.spec.data, run.spec.network) for run in self.records))
+        differing = [len(set(values)) > 1 for values in zip(*pairs, strict=True)]
+        return {
+            ", ".join(itertools.compress(pair, differing)): replace(
+                self, records=tuple(run for run in self.records if (run.spec.data, run.spec.network) == pair)
+            )
+            for pair in pairs
+        }
 
     @property
     def method_titles(self) -> dict[str, str]:

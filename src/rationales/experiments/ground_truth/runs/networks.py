@@ -39,6 +39,7 @@ class TextNetwork:
     has_inherent_scores: bool = True  # whether it has attention weights or selects words
     is_encoder: bool = False  # whether it is of a class that methods look inside
     pretrained_width: int = 0  # of word vectors from an encoder that training starts with; 0: random ones
+    frozen_vectors: bool = False  # whether the pretrained word vectors stay as they are in training
 
 
 def _rationale_model(estimator: str) -> TextFactory:
@@ -66,6 +67,13 @@ TEXT_NETWORKS: dict[str, TextNetwork] = {
         lambda words, labels, _: AttentionLSTM(words, labels),
         Recipe(epochs=30),
         pretrained_width=200,
+    ),
+    "attention-frozen": TextNetwork(
+        "BiLSTM with attention, frozen word vectors",
+        lambda words, labels, _: AttentionLSTM(words, labels),
+        Recipe(epochs=30),
+        pretrained_width=200,
+        frozen_vectors=True,
     ),
     "transformer": TextNetwork(
         "Transformer",

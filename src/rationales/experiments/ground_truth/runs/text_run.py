@@ -61,7 +61,7 @@ def prepare(spec: RunSpec, settings: RunSettings, attempt: int) -> training_run.
 
     def make_network() -> nn.Module:
         module = network.make(len(tokenizer), test.labels, spec.rate)
-        return module if vectors is None else set_word_vectors(module, vectors)
+        return module if vectors is None else set_word_vectors(module, vectors, trainable=not network.frozen_vectors)
 
     return training_run.TrainingSetup(
         make_network=make_network,
