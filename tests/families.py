@@ -151,7 +151,7 @@ class Family:
     config: str
     model: str
     tokenizer: Callable[[], PreTrainedTokenizerFast]
-    more: dict[str, Any]
+    settings: dict[str, Any]
 
 
 _COMMON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
@@ -262,11 +262,14 @@ def _trained(family: str) -> PreTrainedTokenizerFast:
     return FAMILIES[family].tokenizer()
 
 
-def tiny(family: str, *, labels: int = 3, seed: int = 0, **more: Any) -> tuple[torch.nn.Module, Any]:
-    """A fresh random model of the family and its tokenizer; weights large enough that words matter."""
+def tiny(family: str, *, labels: int = 3, seed: int = 0, **overrides: Any) -> tuple[torch.nn.Module, Any]:
+    """A new random model of the family and its tokenizer; `overrides` replace settings of the family's configuration.
+
+    The weights are large enough that words matter.
+    """
     recipe, tokenizer = FAMILIES[family], tokenizer_of(family)
     config = getattr(transformers, recipe.config)(
-        **(recipe.more | {"vocab_size": len(tokenizer), "num_labels": labels} | more)
+        **(recipe.settings | {"vocab_size": len(tokenizer), "num_labels": labels} | overrides)
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

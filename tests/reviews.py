@@ -37,7 +37,7 @@ def movies(folder: Path, count: int = 4, ending: str = "") -> Path:
     docs = folder / "movies" / "docs"
     docs.mkdir(parents=True)
     for split in ("train", "val", "test"):
-        rows, further = [], []
+        rows, human_performance = [], []
         for name, label, texts in (("neg", "NEG", BAD), ("pos", "POS", GOOD)):
             for number, text in enumerate(texts[:count]):
                 document = f"{name}R_{split}_{number}.txt"
@@ -49,12 +49,12 @@ def movies(folder: Path, count: int = 4, ending: str = "") -> Path:
                 piece = {"docid": document, "start_token": start, "end_token": end, "text": " ".join(words[start:end])}
                 rows.append({"annotation_id": document, "classification": label, "evidences": [[piece]]})
                 if number < 2:
-                    own = [{"docid": document, "hard_rationale_predictions": [piece]}]
-                    further.append({"annotation_id": document, "rationales": own})
+                    prediction = {"docid": document, "hard_rationale_predictions": [piece]}
+                    human_performance.append({"annotation_id": document, "rationales": [prediction]})
         _lines(folder / "movies" / f"{split}.jsonl", rows)
         if split == "test":
             for name in ("majority", "union"):
-                _lines(folder / "movies" / f"movies_{name}_human_perf.jsonl", further)
+                _lines(folder / "movies" / f"movies_{name}_human_perf.jsonl", human_performance)
     return folder / "movies"
 
 

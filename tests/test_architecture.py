@@ -1,4 +1,4 @@
-"""Imports between the rooms of the package point one way, also where a module is imported inside a function."""
+"""Imports between subpackages point from upper to lower layers, also imports inside functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import rationales
 
 PACKAGE = Path(rationales.__file__).parent
-LAYERS = (  # from top to bottom; a room may import its own layer and those below
+LAYERS = (  # from top to bottom; a package or module may import its own layer and those below
     {"__main__", "app", "cli", "demo", "gallery"},
     {"integrations"},
     {"corpus", "experiments", "study"},
@@ -27,12 +27,12 @@ LAYERS = (  # from top to bottom; a room may import its own layer and those belo
     {"data_frames", "rationale", "rationale_halves", "rationale_parts", "rendering", "storage"},
     {"errors", "files", "options", "version"},
 )
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MAX_FILES = 16
 MAX_FILES_ON_THE_PATH = 29  # of one explanation of a text
 
 
-def room_of(module: str) -> str:
+def top_level_name(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
@@ -53,18 +53,18 @@ def imported_modules(path: Path):
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 
 
-def test_every_room_has_its_place():
-    rooms = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in SOURCES}
-    assert rooms <= LEVEL.keys()
+def test_every_subpackage_has_a_layer():
+    names = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in SOURCES}
+    assert names <= LEVEL.keys()
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_nothing_imports_upward(path):
-    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    level = LEVEL[path.relative_to(PACKAGE).parts[0].removesuffix(".py")]
     upward = [
         f"line {line}: {module}"
         for line, module in imported_modules(path)
-        if module.startswith("rationales.") and LEVEL.get(room_of(module), len(LAYERS)) < LEVEL[room]
+        if module.startswith("rationales.") and LEVEL.get(top_level_name(module), len(LAYERS)) < level
     ]
     assert not upward
 

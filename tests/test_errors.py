@@ -11,6 +11,7 @@ from methods.fillers import filler_folder
 from torch import nn
 
 import rationales
+from rationales.data.example import Example
 from rationales.errors import InputError, ModelError, OptionError, RationalesError
 from rationales.methods import METHODS
 
@@ -64,9 +65,9 @@ class TestInputs:
         refused(InputError, model, text, says="lone surrogate")
         refused(InputError, model, ("soup", text), says="lone surrogate")
 
-    @pytest.mark.parametrize("given", [5, None, b"soup", {"soup": 1}, {"soup"}, 1.5])
-    def test_something_else(self, model, given):
-        refused(InputError, model, given, says="list of these")
+    @pytest.mark.parametrize("raw_input", [5, None, b"soup", {"soup": 1}, {"soup"}, 1.5])
+    def test_something_else(self, model, raw_input):
+        refused(InputError, model, raw_input, says="list of these")
 
     @pytest.mark.parametrize("inputs", [("soup",), ("a", "b", "c"), ("a", None), [None], [["a", "b"]], [b"soup"]])
     def test_something_else_inside(self, model, inputs):
@@ -109,9 +110,13 @@ class TestOptions:
     def test_smoothing_over_nothing(self, model, smooth):
         refused(OptionError, model, "soup", method="random", smooth=smooth, says="smooth")
 
-    @pytest.mark.parametrize("seed", ["0", 1.5, None])
-    def test_a_seed_that_is_no_number(self, model, seed):
+    @pytest.mark.parametrize("seed", ["0", 1.5, None, -1])
+    def test_a_seed_that_is_no_number_from_0_on(self, model, seed):
         refused(OptionError, model, "soup", method="random", seed=seed, says="whole number")
+        with pytest.raises(OptionError, match="the seed must be a whole number"):
+            rationales.evaluate(
+                model, [Example("soup", "soup", "LABEL_0")], ["random"], metrics=["sufficiency"], seed=seed
+            )
 
 
 class Odd(nn.Module):

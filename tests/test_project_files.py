@@ -51,6 +51,14 @@ def test_the_workflow_runs_every_supported_version_of_python() -> None:
     assert stated == SUPPORTED
 
 
+def test_slow_tests_run_on_a_schedule() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert workflow[True]["schedule"], "YAML reads the key `on` as a truth value"
+    slow = workflow["jobs"]["slow"]
+    assert "schedule" in slow["if"]
+    assert any("pytest -m slow" in step.get("run", "") for step in slow["steps"])
+
+
 def test_commit_hooks_run_the_pinned_tools_of_the_environment() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
     tools = {hook["entry"].split()[0] for hook in hooks}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands import error, run
 from families import tokenizer_of
-from masks.test_words_and_spans import CLAUSE, EVIDENCE, SpreadModel
+from masks.test_words_and_spans import CLAUSE, EVIDENCE, SpreadModel, batch_of_texts
 from methods.keyword import keyword_model
 from PIL import Image
 
@@ -25,6 +25,8 @@ from rationales.evaluation.scores.cache import Cache
 from rationales.evaluation.tables.table import Table
 from rationales.masks.postprocess import clause_scores
 from rationales.methods import build
+from rationales.methods.method import Attribution
+from rationales.pipeline.scoring import shaped_scores
 from rationales.pipeline.selection import rule_on_scores, with_values_of
 from rationales.rationale import Rationale, Rule
 from rationales.report.wording import rule_text
@@ -46,6 +48,10 @@ def model():
 def explain(model, text=LONG_TEXT, method="integrated-gradients", **settings):
     options = {} if method == "marc" else {"steps": 8, "output": "log-odds"}
     return rationales.explain(model, text, method=method, **{"options": options, **settings})
+
+
+def selections(results):
+    return [result.selected() for result in results]
 
 
 class TestExplain:
@@ -86,6 +92,20 @@ class TestExplain:
         assert default.options["shaping"] == single.options["shaping"] == "spans"  # marc's option is another one
         assert single.options["shape"] == "none"
 
+    def test_single_words_of_marc_are_shaped(self, model):
+        """As many units as `preset=words` selects at the same threshold, by the shaped scores: connected."""
+        words, shaped, default = (
+            explain(model, method="marc", snap=False, options=options, shape=shape)
+            for options, shape in (({"preset": "words"}, None), ({"preset": "words"}, "clauses"), ({}, "clauses"))
+        )
+        assert np.array_equal(words.scores, shaped.scores)
+        batch = model.batch(model.encode([model.read(LONG_TEXT, None)]))
+        order = clause_scores(torch.from_numpy(words.scores)[None], batch)[0].numpy()
+        assert np.array_equal(shaped.selected(), shaped.rule.select(order))
+        assert (words.selected_by, shaped.selected_by, shaped.options["shape"]) == ("scores", "spans", "clauses")
+        assert len(words.spans()) > len(shaped.spans())
+        assert default.selected_by == "spans"
+
     @pytest.mark.parametrize("method", ["marc", "integrated-gradients"])
     @pytest.mark.parametrize("rule", [{"threshold": 0.3}, {"share": 0.1}, {"top": 4}], ids=str)
     def test_a_requested_rule_selects_by_the_scores_whatever_the_shape(self, model, method, rule):
@@ -115,6 +135,23 @@ class TestExplain:
         with pytest.raises(OptionError, match="for texts and sounds, not for an input of kind image"):
             resolve_entries(["saliency"], None, "image", "clauses")
         assert resolve_entries(["saliency"], None, "image", "none")[0].shape == "none"
+
+
+def test_single_units_of_some_inputs_are_shaped_and_spans_of_others_stay(model):
+    """The span scores of the first text are of another order; those of the second rank its words as the scores do."""
+    batch = batch_of_texts(model, LONG_TEXT, "and " * 100 + CLAUSE)
+    scores = torch.rand(2, 160, generator=torch.Generator().manual_seed(0))
+    spans = torch.stack([scores[0].flip(0), scores[1] ** 3])
+    shaped = shaped_scores(batch, Attribution(scores, span_scores=spans), shape="clauses")[1]
+    assert torch.equal(shaped[0], spans[0])
+    words = int(batch.rows.real[1].sum())
+    order = clause_scores(scores, batch)[1, :words]
+    assert not torch.equal(order.argsort(), scores[1, :words].argsort())
+    assert torch.equal(shaped[1, :words], with_values_of(order, spans[1, :words]))
+    for shape in (None, "none"):
+        plain = shaped_scores(batch, Attribution(scores, span_scores=spans), shape=shape)
+        assert plain[0] is scores
+        assert plain[1] is (spans if shape is None else None)
 
 
 def test_values_are_ranked_by_another_order():

@@ -10,6 +10,7 @@ from typing import Any
 
 from rationales.errors import OptionError
 
+NOUNS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}  # of an option's type
 SIMILAR = 0.7  # of two names, by difflib's ratio: "size" is not offered "stride"
 
 
@@ -35,6 +36,14 @@ def whole_number(name: str, value: Any) -> int:
         raise OptionError(f"{name} must be a whole number, not {value!r}") from None
 
 
+def checked_seed(value: Any, name: str = "the seed") -> int:
+    """A whole number from 0 on."""
+    seed = whole_number(name, value)
+    if seed < 0:
+        raise OptionError(f"{name} must be a whole number from 0 on, not {seed}")
+    return seed
+
+
 def check_option(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> None:
     """Raise an OptionError unless `value` is of the kind and one of the choices, if there are any."""
     fits = {
@@ -44,9 +53,10 @@ def check_option(name: str, value: Any, kind: str, choices: tuple[str, ...]) -> 
         "bool": isinstance(value, bool),
     }
     if not fits.get(kind, True):
-        raise OptionError(f"option {name} takes a value of type {kind}, not {value!r}")
+        raise OptionError(f"option {name} must be {NOUNS.get(kind, kind)}, not {value!r}")
     if choices and value not in choices:
-        raise OptionError(f"option {name} is one of {', '.join(choices)}, not {value!r}")
+        listed = ", ".join(choice for choice in choices if choice) + (", or empty" if "" in choices else "")
+        raise OptionError(f"option {name} is one of {listed}, not {value!r}")
 
 
 def check_settings(settings: Any, positive: Iterable[str] = (), non_negative: Iterable[str] = ()) -> None:

@@ -95,12 +95,14 @@ class Rationale:
     steps: int = 0
     stop: str = ""
     segments: int = 1
+    tokens: int = 0  # that the model reads of the text, those that segments share counted twice; 0 for other inputs
     seconds: float = 0.0
     notes: tuple[Note, ...] = ()
     curve: Curve | None = None  # the probabilities of selections of other sizes, if requested
     versions: Mapping[str, str] = field(default_factory=dict)
     against: str | None = None  # the label that the target is contrasted with; None: all others
     selection: np.ndarray | None = None  # (units,) booleans: the rationale, where it differs from what the rule selects
+    prompt: Mapping[str, Any] | None = None  # of a language model: template and switches, as plain data
     selected_by: str = "scores"  # or "spans": connected units are in the rationale together, whatever their scores
 
     def __post_init__(self) -> None:

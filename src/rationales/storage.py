@@ -41,9 +41,11 @@ def to_dict(rationale: Rationale) -> dict[str, Any]:
         "steps": rationale.steps,
         "stop": rationale.stop,
         "segments": rationale.segments,
+        **({} if not rationale.tokens else {"tokens": rationale.tokens}),
         "seconds": rationale.seconds,
         "labels": list(rationale.labels),
         "model": rationale.model,
+        **({} if rationale.prompt is None else {"prompt": dict(rationale.prompt)}),
         "versions": dict(rationale.versions),
     }
 

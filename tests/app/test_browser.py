@@ -47,7 +47,7 @@ def test_explain_a_text_compare_three_methods_and_move_the_slider(opened):
     assert frame.locator("figure.curve").count() == 3
     playwright_api.expect(frame.locator("article .text").first).to_have_text(TEXT)
     second = frame.locator("article").nth(1)
-    before, asked = second.locator(".of .rationale .value").inner_text(), joins(requests)
+    before, joins_before = second.locator(".of .rationale .value").inner_text(), joins(requests)
     slider = second.locator("input.cut")
     slider.focus()
     slider.press("Home")  # all words
@@ -57,7 +57,7 @@ def test_explain_a_text_compare_three_methods_and_move_the_slider(opened):
     playwright_api.expect(second.locator("output")).to_contain_text("0 of 10 words")
     second.locator(".reset").click()
     playwright_api.expect(second.locator(".of .rationale .value")).to_have_text(before)
-    assert joins(requests) == asked  # nothing was computed again
+    assert joins(requests) == joins_before  # nothing was computed again
 
 
 def test_edit_a_word(opened):

@@ -67,10 +67,10 @@ def test_a_job_that_does_not_report_stops_at_the_next_forward_pass():
 def test_a_visitor_has_one_job_at_a_time():
     jobs = VisitorJobs()
     first = jobs.start("anna", Job(endless, 60))
-    other = jobs.start("ben", Job(endless, 60))
+    job_of_ben = jobs.start("ben", Job(endless, 60))
     second = jobs.start("anna", Job(endless, 60))
     assert first.wait(5)
-    assert not other.cancelled
+    assert not job_of_ben.cancelled
     assert jobs.is_running("anna")
     assert jobs.cancel("anna")
     assert not jobs.is_running("anna")
@@ -80,7 +80,7 @@ def test_a_visitor_has_one_job_at_a_time():
     jobs.end("anna", second)
     assert not jobs.cancel("anna")
     jobs.stop_all()
-    assert other.wait(5)
+    assert job_of_ben.wait(5)
 
 
 def test_a_quick_request_runs_while_a_long_one_pauses():

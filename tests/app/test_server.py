@@ -29,8 +29,8 @@ def call(address, name, *values, timeout=60.0):
         if joined.status_code != 200:
             return joined.status_code, joined.text
         text = client.get(f"{base}/{joined.json()['event_id']}").text
-    kind, _, rest = text.strip().rsplit("event: ", 1)[1].partition("\n")
-    content = json.loads(rest.removeprefix("data: "))
+    kind, _, data = text.strip().rsplit("event: ", 1)[1].partition("\n")
+    content = json.loads(data.removeprefix("data: "))
     return kind, content
 
 
@@ -127,15 +127,15 @@ def test_a_body_that_is_longer_than_declared_is_cut_off():
 
     async def app(_scope, receive, _send):
         while True:
-            part = await receive()
-            received.append(part["type"])
-            if part["type"] == "http.disconnect":
+            message = await receive()
+            received.append(message["type"])
+            if message["type"] == "http.disconnect":
                 return
 
     async def receive():
         return {"type": "http.request", "body": b"x" * 60, "more_body": True}
 
-    async def send(_part):
+    async def send(_message):
         pass
 
     import asyncio
@@ -258,10 +258,10 @@ def test_passwords_are_compared_as_a_whole():
 
 
 def test_a_port_in_use_is_reported():
-    with bound_socket("127.0.0.1", 0) as taken:
-        taken.listen()
+    with bound_socket("127.0.0.1", 0) as listener:
+        listener.listen()
         with pytest.raises(OptionError, match=r"cannot listen at 127\.0\.0\.1"):
-            bound_socket("127.0.0.1", taken.getsockname()[1])
+            bound_socket("127.0.0.1", listener.getsockname()[1])
 
 
 def test_a_broken_image_is_refused(server):

@@ -143,8 +143,8 @@ def test_results_are_forgotten_after_a_while_and_when_there_are_many():
 
 
 def test_downloads_of_a_text(service):
-    one = explained(service)
-    assert service.download("anna", "html").content == result_page(one).encode()
+    comparison = explained(service)
+    assert service.download("anna", "html").content == result_page(comparison).encode()
     assert json.loads(service.download("anna", "json").content)["method"] == "occlusion"
     pytest.importorskip("matplotlib")
     assert service.download("anna", "picture").content.startswith(b"<?xml")

@@ -58,15 +58,15 @@ def test_two_visitors_see_and_download_their_own_results(visitors, tmp_path):
         page.locator("#after").wait_for(state="visible")
         settle(page)
     for name, page in visitors.items():
-        others = next(text for other, text in SECRETS.items() if other != name).split()[0]
+        secret_of_neighbour = next(text for visitor, text in SECRETS.items() if visitor != name).split()[0]
         playwright_api.expect(result(page).locator("article .text").first).to_have_text(SECRETS[name])
         for button in ("Page (HTML)", "Data (JSON)"):
             content = downloaded(page, button, tmp_path)
             assert SECRETS[name].split()[0] in content
-            assert others not in content
+            assert secret_of_neighbour not in content
         page.locator('#edit [data-part="0"]').click()
         playwright_api.expect(page.locator("#edited .what")).to_have_text("1 word taken out")
-        assert others not in page.content()
+        assert secret_of_neighbour not in page.content()
 
 
 def test_another_session_gets_nothing_from_the_events_of_the_page(visitors, server):
@@ -79,8 +79,8 @@ def test_another_session_gets_nothing_from_the_events_of_the_page(visitors, serv
         without_inputs = [event["id"] for event in events if not event["inputs"]]  # downloads, edits, cancel, examples
         assert len(without_inputs) >= 6
         for event in without_inputs:
-            asked = {"data": [], "event_data": {"removed": [0]}, "fn_index": event, "session_hash": f"eve{event}"}
-            if client.post(f"{address}gradio_api/queue/join", json=asked).status_code == 200:
+            body = {"data": [], "event_data": {"removed": [0]}, "fn_index": event, "session_hash": f"eve{event}"}
+            if client.post(f"{address}gradio_api/queue/join", json=body).status_code == 200:
                 assert "Marmalade" not in answer(client, address, f"eve{event}")
     anna_results = [results for visitor, results in results_of(served).items() if "eve" not in visitor]
     assert any("Marmalade" in rationale.text for results in anna_results for rationale in results.rationales)

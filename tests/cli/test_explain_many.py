@@ -122,6 +122,6 @@ def test_the_selection_is_the_users():
     assert data["rule"] == {"top": 2}
     assert sum(span["last"] - span["first"] + 1 for span in data["spans"]) == 2
     assert "exactly one of" in error(run("explain", "a", "--top", "2", "--share", "0.5"))
-    assert "between 0 and 1" in error(run("compare", "a", "--share", "5"))
+    assert "from 0 to 1" in error(run("compare", "a", "--share", "5"))
     compared = json.loads(run("compare", GOOD[0], "--methods", "random,occlusion", "--top", "1", "--json").stdout)
     assert [result["rule"] for result in compared["results"]] == [{"top": 1}] * 2

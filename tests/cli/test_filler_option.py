@@ -26,8 +26,9 @@ def test_they_are_listed_with_what_they_need(method):
     [("input-marginalization", ["candidates=3", "phrase=2"]), ("lime-bert", ["samples=20", "one_by_one=true"])],
 )
 def test_a_filler_is_set_by_its_folder(method, settings):
-    chosen = [f"filler={filler_folder()}", *settings]
-    done = run("explain", TEXT, "--method", method, "--json", *(part for value in chosen for part in ("--set", value)))
+    values = [f"filler={filler_folder()}", *settings]
+    options = [argument for value in values for argument in ("--set", value)]
+    done = run("explain", TEXT, "--method", method, "--json", *options)
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["options"]["filler"] == filler_folder()

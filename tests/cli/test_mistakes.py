@@ -31,9 +31,15 @@ class TestNames:
             (["explain", "hi", "--method", "zzz"], "no method 'zzz'; there are: marc,"),
             (["explain", "hi", "--set", "stepz=3"], "no option 'stepz' (did you mean 'steps'?)"),
             (["explain", "hi", "--set", "preset=word"], "(did you mean 'words'?); its presets are: default, words"),
-            (["explain", "hi", "--set", "steps=many"], "option steps takes a value of type int, not 'many'"),
+            (["explain", "hi", "--set", "steps=many"], "option steps must be a whole number, not 'many'"),
             (["compare", "hi", "--methods", "marc,saliencyy"], "no method 'saliencyy' (did you mean 'saliency'?)"),
             (["compare", "hi", "--methods", "marc,lime:sample=3"], "no option 'sample' (did you mean 'samples'?)"),
+            (["compare", "hi", "--methods", "marc:stepz=3"], "no option 'stepz' (did you mean 'steps'?)"),
+            (["compare", "hi", "--methods", "marc"], "compare takes at least two methods"),
+            (
+                ["compare", "hi", "--methods", "marc lime"],
+                "no method 'marc lime'; separate methods by commas: marc,lime",
+            ),
             (["methods", "oclusion"], "no method 'oclusion' (did you mean 'occlusion'?)"),
         ],
     )
@@ -64,6 +70,28 @@ class TestInputs:
     @pytest.mark.parametrize("flag", ["--audio", "--image"])
     def test_a_folder_with_nothing_to_explain(self, flag, tmp_path):
         assert error(run("explain", flag, tmp_path)).startswith(f"there is nothing to explain in the folder {tmp_path}")
+
+    @pytest.mark.parametrize(
+        ("name", "flag"), [("ok.csv", "--file"), ("review", "--file"), ("cat.JPG", "--image"), ("voice.wav", "--audio")]
+    )
+    @pytest.mark.parametrize("command", ["explain", "compare"])
+    def test_a_file_is_no_text(self, command, name, flag, tmp_path):
+        path = tmp_path / name
+        path.write_text("A fine film.", encoding="utf-8")
+        assert error(run(command, path)) == f"{path} is a file; to explain what it holds: {flag} {path}"
+
+    @pytest.mark.parametrize(
+        ("share", "message"),
+        [
+            ("3", "share is a fraction from 0 to 1, not 3; for 3 units use --top 3"),
+            ("1.5", "share is a fraction from 0 to 1, not 1.5"),
+            ("-0.5", "share is a fraction from 0 to 1, not -0.5"),
+            ("nan", "share is a fraction from 0 to 1, not nan"),
+            ("inf", "share is a fraction from 0 to 1, not inf"),
+        ],
+    )
+    def test_a_share_is_a_fraction(self, share, message):
+        assert error(run("explain", "hi", "--share", share)) == message
 
     @pytest.mark.parametrize("pair", ["", "  "])
     def test_an_empty_pair_is_blamed_itself(self, pair):

@@ -22,10 +22,10 @@ def test_a_password_without_a_user_is_refused(auth):
 
 
 def test_a_port_in_use_is_reported():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         result = run("serve", "--port", port)
     assert result.exit_code == 2
     assert f"cannot listen at 127.0.0.1:{port}" in error(result)
@@ -41,9 +41,9 @@ def test_it_prints_its_address_and_ends_with_ctrl_c():
             with httpx.Client(transport=httpx.HTTPTransport(retries=20), trust_env=False, timeout=60) as client:
                 assert "rationales" in client.get(address).text
             process.send_signal(signal.SIGINT)
-            rest = process.stderr.read()
+            log = process.stderr.read()
             assert process.wait(30) in (0, 130)
-            assert "Traceback" not in rest
+            assert "Traceback" not in log
         finally:
             process.kill()
 

@@ -13,7 +13,7 @@ import rationales
 from rationales.evaluation.tables.table import Table
 
 QUICK = ["start=scratch", "epochs=1", "learning_rate=0.1", "seeds=2", "levels=[0.2]"]
-STUDY = [part for setting in QUICK for part in ("--study", setting)]
+STUDY = [argument for setting in QUICK for argument in ("--study", setting)]
 
 
 @pytest.fixture(autouse=True)
@@ -76,10 +76,27 @@ def test_roar_bert_takes_the_filler():
         (["--metrics", "roar", "--study", "seeds"], "--study takes name=value"),
         (["--study", "runs=3"], "no setting 'runs'"),
         (["--metrics", "roar", "--train", "nowhere.csv"], "nowhere.csv"),
+        (["--metrics", "sanity", "--train", "train.jsonl"], "training examples (train=..., --train) are for roar"),
+        (["--metrics", "comprehensiveness", "--train", "nowhere.csv"], "request one of them, or leave them out"),
+        (["--train", "train.jsonl"], "training examples (train=..., --train) are for roar or roar-bert"),
     ],
 )
 def test_mistakes_are_one_line(arguments, message):
     assert message in error(run("evaluate", "test.jsonl", "--methods", "random", *arguments))
+
+
+def test_a_masker_is_refused_before_the_tables_of_other_metrics(monkeypatch):
+    monkeypatch.setitem(vars(rationales), "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    arguments = ("--methods", "saliency,marc-instant", "--metrics", "comprehensiveness,sanity")
+    refused = error(run("evaluate", "test.jsonl", *arguments))
+    assert "marc-instant cannot be checked with random weights: its masker was trained for the weights" in refused
+
+
+def test_training_data_go_to_roar_alone():
+    arguments = ("--metrics", "sanity,roar", "--train", "train.jsonl", "--study", "runs=1", *STUDY)
+    done = run("evaluate", "test.jsonl", "--methods", "random", *arguments)
+    assert done.exit_code == 0, done.output
+    assert "24 training and 10 test texts" in done.stdout
 
 
 def test_labels_are_needed_for_roar_and_not_for_sanity(data):

@@ -9,6 +9,9 @@ import pytest
 from commands import error, run
 from families import CORPUS, tiny
 
+from rationales.cli.maskers import train_masker
+from rationales.masks.instant import training
+
 BRIEF = ("--steps", 3, "--train", "width=16", "--train", "heads=2", "--train", "inputs=4")
 
 
@@ -37,12 +40,38 @@ def test_a_masker_is_written_and_explains(folder, texts):
     assert done.stdout == ""
     assert "wrote m.safetensors" in done.stderr
     assert "loss on held-out texts" in done.stderr
-    told = run("explain", "The bread was bad.", "--model", folder, "--method", "marc-instant", "--json",
-               "--set", "masker=m.safetensors")  # fmt: skip
-    assert told.exit_code == 0, told.output
-    result = json.loads(told.stdout)
+    explained = run("explain", "The bread was bad.", "--model", folder, "--method", "marc-instant", "--json",
+                    "--set", "masker=m.safetensors")  # fmt: skip
+    assert explained.exit_code == 0, explained.output
+    result = json.loads(explained.stdout)
     assert result["method"] == "marc-instant"
     assert len(result["scores"]) == 5
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_after_an_interruption(folder, texts, monkeypatch):
+    command = ("train-masker", folder, texts, "--out", "m", *BRIEF, "--train", "validations=3")
+    assert run(*command).exit_code == 0
+    expected = (texts.parent / "m").read_bytes()
+    monkeypatch.setattr(training, "SAVE_SECONDS", -1.0)
+    validations = []
+    plain = train_masker._print_validation
+
+    def interrupt(result):
+        validations.append(result)
+        if len(validations) == 2:
+            raise KeyboardInterrupt
+        plain(result)
+
+    monkeypatch.setattr(train_masker, "_print_validation", interrupt)
+    assert run(*command).exit_code != 0
+    assert (texts.parent / "m.progress").exists()
+    monkeypatch.setattr(train_masker, "_print_validation", plain)
+    done = run(*command)
+    assert done.exit_code == 0, done.output
+    assert "step 1 " not in done.stderr
+    assert not (texts.parent / "m.progress").exists()
+    assert (texts.parent / "m").read_bytes() == expected
 
 
 def test_minutes_end_it(folder, texts):
@@ -118,9 +147,10 @@ class TestImages:
         assert done.exit_code == 0, done.output
         assert "wrote m" in done.stderr
         assert "loss on held-out images" in done.stderr
-        told = run("explain", "--image", photos / "0.png", "--method", "marc-instant", "--set", "masker=m", "--json")
-        assert told.exit_code == 0, told.output
-        result = json.loads(told.stdout)
+        options = ("--method", "marc-instant", "--set", "masker=m", "--json")
+        explained = run("explain", "--image", photos / "0.png", *options)
+        assert explained.exit_code == 0, explained.output
+        result = json.loads(explained.stdout)
         assert result["method"] == "marc-instant"
         assert (result["units"]["height"], result["units"]["width"]) == (48, 48)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from families import tiny
 from hypothesis import given
 from hypothesis import strategies as st
+from methods.aml_maskers import untrained_aml_masker
 from methods.fillers import known_filler, tiny_filler
 from methods.keyword import keyword_model
 from scipy.stats import kendalltau
@@ -22,6 +25,7 @@ from rationales.evaluation.bias.ranking import kendall, kendall_interval, rank_r
 from rationales.evaluation.bias.removal_operations import method_operation, resolve_protocols, shared_operations
 from rationales.evaluation.protocols import PRESETS
 from rationales.evaluation.tables.table import Cell, Table, TableRow
+from rationales.masks.instant.aml.settings import AmlLosses
 from rationales.methods import METHODS, resolve_method
 
 EXAMPLES = [
@@ -128,22 +132,95 @@ class TestComparison:
         assert "occlusion replaces units by pad, and so does marc" in comparison.warnings[0]
 
 
+NONE = (
+    *("saliency", "input-x-gradient", "smooth-grad", "guided-backpropagation", "excitation-backprop"),
+    *("grad-cam", "grad-cam-plus-plus", "guided-grad-cam", "llm-ranking", "random"),
+    *("raw-attention", "attention-rollout", "chefer", "transition-attention", "alti", "globenc", "decompx"),
+)
+OF_METHODS = {  # on a model whose baseline is pad and whose tokenizer has a mask token, with default options
+    **dict.fromkeys(("loo-empty", "lime-text"), "delete"),
+    **dict.fromkeys(("input-marginalization", "lime-bert"), "fill"),
+    **dict.fromkeys(("aml-pretrained", "aml-finetuned"), "mask"),
+    "loo-unk": "unk",
+    **dict.fromkeys(NONE),
+}
+QUICK = {name: {"steps": 4} for name in ("marc", "meaningful-perturbation", "extremal-perturbation")}
+SPECIAL_NEEDS = {"feature maps", "images", "a language model", "attention", "a masker", "an AML masker"}
+ON_ANY_TEXT_MODEL = [
+    name for name, method in METHODS.items() if not SPECIAL_NEEDS & {*method.needs} and OF_METHODS.get(name) != "fill"
+]
+
+
 class TestOperations:
     model = rationales.load(*keyword_model("bread"))
 
-    @pytest.mark.parametrize(
-        ("name", "operation"),
-        [
-            ("loo-empty", "delete"), ("lime-text", "delete"), ("loo-pad", "pad"), ("loo-unk", "unk"),
-            ("occlusion", "pad"), ("saliency", None), ("random", None),
-        ],
-    )  # fmt: skip
-    def test_of_methods(self, name, operation):
-        assert method_operation(resolve_method(name, {}, "text"), self.model) == operation
+    def sentences(self, name, options, *removals):
+        """The warnings for a method, each protocol being called as its removal."""
+        method = resolve_method(name, options, "text")
+        return shared_operations([("m", method)], resolve_protocols(removals, "im", "text"), self.model)
 
-    def test_of_methods_that_fill_in(self):
-        for name in ("input-marginalization", "lime-bert"):
-            assert method_operation(resolve_method(name, {"filler": tiny_filler()}, "text"), self.model) == "fill"
+    @pytest.mark.parametrize("name", METHODS)
+    def test_of_every_method(self, name):
+        method = METHODS[name](**({"filler": tiny_filler()} if OF_METHODS.get(name) == "fill" else {}))
+        assert method_operation(method, self.model) == OF_METHODS.get(name, "pad")
+
+    @pytest.mark.parametrize(
+        ("name", "options", "operation"),
+        [
+            ("solvex", {"removal": "delete"}, "delete"),
+            ("solvex", {"removal": "baseline"}, "pad"),
+            ("solvex", {"baseline": "unk"}, "unk"),
+            ("occlusion", {"baseline": "unk"}, "unk"),
+            ("integrated-gradients", {"baseline": "mask"}, "mask"),
+        ],
+    )
+    def test_options_decide(self, name, options, operation):
+        (sentence,) = self.sentences(name, options, "delete", "pad", "unk", "mask")
+        assert method_operation(resolve_method(name, options, "text"), self.model) == operation
+        assert re.search(rf", and so does {operation}: ", sentence)
+
+    @pytest.mark.parametrize("name", ON_ANY_TEXT_MODEL)
+    def test_scores_depend_on_the_models_baseline_where_a_method_says_so(self, name):
+        method = METHODS[name](**QUICK.get(name, {}))
+        model = tiny("bert")
+        scores = [
+            rationales.explain(rationales.load(*model, baseline=baseline), EXAMPLES[2].text, method=method).scores
+            for baseline in ("pad", "mask")
+        ]
+        differ = not np.allclose(*scores, atol=1e-7)
+        assert differ == (method.removal_operation == "baseline")
+
+    def test_a_masker_was_trained_with_an_operation_and_its_refinement_uses_it(self):
+        assert self.sentences("marc-instant", {}, "delete", "pad") == [
+            "m was trained with units replaced by pad, as under pad: these figures favour it."
+        ]
+        assert self.sentences("marc-instant", {"refine": 3}, "delete", "pad") == [
+            "m replaces units by pad, and so does pad: these figures favour it."
+        ]
+
+    @pytest.mark.parametrize(
+        ("losses", "sentence"),
+        [
+            ({}, "m was trained with units replaced by mask, as under mask: these figures favour it."),
+            (
+                {"replacement": "unk"},
+                "m was trained with units replaced by unk, as under unk: these figures favour it.",
+            ),
+            (
+                {"replacement": "omission", "mask": "hard"},
+                "m was trained with units deleted, as under delete: these figures favour it.",
+            ),
+            ({"replacement": "random"}, None),
+        ],
+    )
+    def test_an_aml_masker_says_what_it_was_trained_with(self, tmp_path, losses, sentence):
+        masker = untrained_aml_masker(self.model, losses=AmlLosses(**losses)).save(tmp_path / "masker.safetensors")
+        options = {"masker": str(masker)}
+        expected = [] if sentence is None else [sentence]
+        assert self.sentences("aml-pretrained", options, "delete", "pad", "unk", "mask") == expected
+        finetuned = self.sentences("aml-finetuned", options, "delete", "pad", "unk", "mask")
+        assert len(finetuned) == len(expected)
+        assert all(", and so does " in text for text in finetuned)
 
     def test_baseline_and_reference_are_resolved(self):
         occlusion = [("occlusion", resolve_method("occlusion", {}, "text"))]

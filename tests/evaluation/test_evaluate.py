@@ -345,7 +345,7 @@ class TestBadInput:
             (
                 {"methods": [{"method": "marc"}]},
                 OptionError,
-                "a method is a name or has name, options, shape, smooth",
+                "a method is a name or has name, options, oracle, shape, smooth",
             ),
             ({"smooth": -1.0}, OptionError, "greater than 0"),
             ({"protocol": "best"}, OptionError, "no protocol 'best'"),

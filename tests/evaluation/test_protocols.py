@@ -98,6 +98,10 @@ def test_pictures_get_their_own_recipe_and_words_stay_with_texts():
         find_protocol("marc-images")
     with pytest.raises(OptionError, match="removes words"):
         find_protocol(recipe, "image")
+    with pytest.raises(OptionError, match="from texts, and this model reads image-text pairs; use a protocol with"):
+        find_protocol("marc", "image-text")
+    with pytest.raises(OptionError, match="for images, and this model reads sounds; use one with removal='baseline'"):
+        find_protocol("marc-images", "audio")
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def test_ranking_each_run_once_equals_the_correlation_of_each_pair():
 def test_runs_are_compared_in_pairs():
     """Runs a and b are equal; c is reversed and selects another unit."""
     first, second = np.array([1.0, 2, 3]), np.array([3.0, 2, 1])
-    selected, other = np.array([False, False, True]), np.array([True, False, False])
-    compared = agreement([[first], [first], [second]], [[selected], [selected], [other]])
+    last_unit, first_unit = np.array([False, False, True]), np.array([True, False, False])
+    compared = agreement([[first], [first], [second]], [[last_unit], [last_unit], [first_unit]])
     assert compared.pairs == [(0, 1), (0, 2), (1, 2)]
     assert compared.per_input(compared.rank) == pytest.approx([(1 - 1 - 1) / 3])
     assert compared.per_input(compared.iou) == pytest.approx([1 / 3])
@@ -123,6 +123,13 @@ class TestRuns:
         assert shares == sorted(shares)
         assert shares[-1] == pytest.approx(1)
 
+    def test_a_shape_goes_to_the_methods_that_name_none(self, random_model):
+        methods = ["saliency", {"name": "random", "shape": "none"}]
+        result = rationales.stability(random_model, TEXTS[:1], methods, shape="clauses", seeds=(0,), baselines=())
+        assert [method.title for method in result.methods] == ["saliency (shape clauses)", "random (shape none)"]
+        with pytest.raises(OptionError, match="shape"):
+            rationales.stability(random_model, TEXTS[:1], methods, shape="round")
+
     def test_marc_finds_the_keyword_whatever_the_seed_and_the_baseline(self):
         model = rationales.load(*keyword_model("bread"))
         marc = {"name": "marc", "options": {"steps": 30}}
@@ -147,8 +154,8 @@ class TestBaselines:
         assert neutral.favoured[0] == "absent"
         assert loaded.favoured[0] == "found"
         assert loaded.carries_evidence
-        found = loaded.summary(result.members("found"))
-        assert found["baseline"].mean > 0.99  # nothing is left of the text, and it is 'found' all the same
+        summary = loaded.summary(result.members("found"))
+        assert summary["baseline"].mean > 0.99  # nothing is left of the text, and it is 'found' all the same
         assert any("bread carries evidence for found" in line for line in result.interpretation()["occlusion"])
 
 

@@ -88,11 +88,11 @@ def test_several_images_have_a_row_each(image_model, tmp_path):
 
 def test_a_grid_that_cannot_be_drawn_is_refused(image_model, rationale, tmp_path):
     comparison = rationales.compare(image_model, noise(16, 16), METHODS)
-    other = rationales.compare(image_model, noise(16, 16), ["random", "saliency"])
+    other_methods = rationales.compare(image_model, noise(16, 16), ["random", "saliency"])
     texts = replace(comparison, rationales=(rationale, rationale))
     for comparisons, name, message in (
         ([], "grid.png", "no comparison"),
-        ([comparison, other], "grid.png", "same methods"),
+        ([comparison, other_methods], "grid.png", "same methods"),
         ([texts], "grid.png", "shows images"),
         ([comparison], "grid.gif", "not grid.gif"),
     ):

@@ -15,6 +15,9 @@ from families import tokenizer_of
 from models.multimodal.pairs import SIDE, scene
 from PIL import Image
 
+import rationales
+from rationales.data.example import Example
+from rationales.errors import OptionError
 from rationales.models.multimodal.pair_network import PairConfiguration, PairNetwork
 from rationales.rationale import Grid, Rationale, Rule, TextAndImage, Unit
 from rationales.report.terminal.overview import show_overview
@@ -48,11 +51,11 @@ def rationale():
 
 class TestReports:
     def test_the_terminal_shows_the_words_and_the_regions(self, rationale):
-        shown = str(rationale)
-        assert "a [[<b>red</b> circle]]" in shown
-        assert "columns 12 to 19, rows 3 to 10" in shown
-        assert "1 span · 2 of 3 words · 1 region" in shown
-        assert "only the marked words and pixels" in shown
+        printed = str(rationale)
+        assert "a [[<b>red</b> circle]]" in printed
+        assert "columns 12 to 19, rows 3 to 10" in printed
+        assert "1 span · 2 of 3 words · 1 region" in printed
+        assert "only the marked words and pixels" in printed
 
     def test_the_page_shows_both_and_escapes_the_text(self, rationale):
         page = rationale.to_html()
@@ -115,6 +118,52 @@ class TestCommandLine:
         assert page.exists()
         assert sheet.exists()
         assert len(Rationale.load(folder / "r.json").words) == 4
+
+    def test_methods_are_compared_on_both(self, folder):
+        page = folder / "c.html"
+        arguments = ("the old stone bridge", "--image", str(folder / "shapes.png"), "--model", str(folder / "model"))
+        methods = ("--methods", "occlusion:window=8:stride=8,saliency")
+        outcome = run("compare", *arguments, *methods, "--html", str(page))
+        assert outcome.exit_code == 0, outcome.output
+        assert "sufficiency" in outcome.stdout
+        assert "Rank correlation and overlap are with occlusion" in outcome.stdout
+        assert page.read_text(encoding="utf-8").count("<article") == 2
+        data = json.loads(run("compare", *arguments, *methods, "--json").stdout)
+        assert [len(result["scores"]) for result in data["results"]] == [4 + SIDE * SIDE] * 2
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("a text", "--image", "shapes.png"), "a model that reads both is given with --model"),
+            (("a", "--image", "shapes.png", "--model", "model", "--png", "c.png"), "--png draws images alone"),
+            (("a", "--image", "shapes.png", "--model", "model", "--mark", "a"), "--mark is for texts alone"),
+            (("--image", "shapes.png", "--model", "model"), "reads an image with a text; give both"),
+        ],
+    )
+    def test_a_mistake_in_a_comparison_is_reported(self, folder, monkeypatch, arguments, message):
+        monkeypatch.chdir(folder)
+        outcome = run("compare", *arguments, "--methods", "saliency,occlusion")
+        assert outcome.exit_code == 2
+        assert message in " ".join(outcome.output.split())
+
+    def test_evaluate_says_what_it_measures(self, folder):
+        model = rationales.load(folder / "model")
+        pair = Example("a", "the old stone bridge", "match", image=folder / "shapes.png")
+        for metrics in (None, ["sanity"]):
+            with pytest.raises(OptionError, match=r"models of images, and .+ reads image-text pairs"):
+                rationales.evaluate(model, [pair], ["occlusion"], metrics=metrics)
+
+    @pytest.mark.parametrize(
+        ("method", "options", "message"),
+        [
+            ("lime", {"segments": "slic"}, "beside a text, pixels are grouped in cells"),
+            ("rise", {}, "masks the plane of an image and no words beside it"),
+        ],
+    )
+    def test_a_method_for_images_says_that_there_are_words(self, folder, method, options, message):
+        pair = (folder / "shapes.png", "the old stone bridge")
+        with pytest.raises(OptionError, match=message):
+            rationales.explain(rationales.load(folder / "model"), pair, method=method, options=options)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

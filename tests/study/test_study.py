@@ -102,8 +102,8 @@ class TestPage:
 
     def test_all_text_is_shown_on_both_sides(self):
         section = study_page(make_study(explained())).split('class="sides"')[1].split("</div>")[0]
-        shown = re.findall(r'<p class="shown"[^>]*>(.*?)</p>', section)
-        plain = [re.sub(r"<[^>]*>", "", text) for text in shown]
+        paragraphs = re.findall(r'<p class="shown"[^>]*>(.*?)</p>', section)
+        plain = [re.sub(r"<[^>]*>", "", text) for text in paragraphs]
         assert len(plain) == 2
         assert plain[0] == plain[1]
 

@@ -11,7 +11,7 @@ from rationales.app.limits import MAX_METHODS, MAX_STEPS, Limits, check_text
 from rationales.app.model_choices import ModelChoices, ServedModel
 from rationales.app.uploads import decode_upload, read_upload_image, read_upload_sound
 from rationales.errors import InputError, OptionError, RationalesError
-from rationales.methods import METHODS
+from rationales.methods import ALIASES, METHODS
 from rationales.options import suggestion
 from rationales.pipeline.explain import explain
 from rationales.rationale import Rationale
@@ -129,7 +129,7 @@ def _run_method(prepared: PreparedRequest, name: str, job: Job, number: int, pla
 
 
 def _checked_methods(methods: Sequence[str], served: ServedModel) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(methods))
+    names = tuple(dict.fromkeys(ALIASES.get(name, name) for name in methods))
     if not names:
         raise OptionError("choose at least one method")
     if len(names) > MAX_METHODS:

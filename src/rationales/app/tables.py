@@ -9,7 +9,7 @@ from rationales.app.jobs import Job
 from rationales.app.limits import Limits, check_text
 from rationales.app.model_choices import ServedModel
 from rationales.app.uploads import decode_upload
-from rationales.corpus.tables import BadRow, csv_rows
+from rationales.corpus.reading.tables import BadRow, csv_rows
 from rationales.errors import InputError, OptionError
 from rationales.pipeline.explain import explain
 

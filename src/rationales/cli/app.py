@@ -1,4 +1,4 @@
-"""The command without its commands. Heavy things are imported inside these, so that --help answers at once."""
+"""The command line's root. Subcommands import heavy modules when they run, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 app = typer.Typer(
     name="rationales",
-    help="Shows why a classifier decided as it did: the few connected spans of a text that made it so.",
+    help="Shows which parts of a text, an image or a sound led a classifier to its decision.",
     epilog="Try:  rationales explain 'The acting is fine, but the plot is a mess.'",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,8 +29,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """The entry point; leaves with 0, with 1 where its output cannot be written, with 2 after a mistake in what was
-    asked for, with 130 after Ctrl-C."""
+    """Entry point. Exit codes: 0, 1 if the output cannot be written, 2 after a user's mistake, 130 after Ctrl-C."""
     try:
         try:
             app(prog_name="rationales")
@@ -47,7 +46,7 @@ def main() -> None:
 
 
 def clean_exit(command: Callable[P, None]) -> Callable[P, None]:
-    """One line on stderr and an exit code in place of a traceback, for what is not a bug."""
+    """Decorator: report a user's mistake or Ctrl-C in one line on stderr with an exit code, without a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

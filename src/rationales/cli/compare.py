@@ -25,6 +25,7 @@ from rationales.cli.sources import gather
 from rationales.cli.streams import import_torch, prepare_libraries
 from rationales.errors import OptionError
 
+DEFAULT_METHODS = {"image": "marc,grad-cam"}  # by kind of input; else marc,occlusion
 Extents = list[tuple[int, int]]
 
 
@@ -44,7 +45,10 @@ def _spans(raw_input: str | tuple[str, str], marks: list[str]) -> tuple[Extents,
 @clean_exit
 def compare(
     text: Annotated[
-        list[str] | None, Argument(help="The text; '-' or nothing reads standard input. Behind --image: more images.")
+        list[str] | None,
+        Argument(
+            help="The text; '-' or nothing reads standard input. With --image: further images, or the image's text."
+        ),
     ] = None,
     methods: Annotated[list[str] | None, shared.methods_option("marc,occlusion; for an image marc,grad-cam")] = None,
     file: shared.File = None,
@@ -71,13 +75,16 @@ def compare(
     top: shared.Top = None,
     marks: Annotated[
         list[str] | None,
-        Option("--mark", help="A passage that people marked, as it stands in the text; gets a column. Repeatable."),
+        Option(
+            "--mark",
+            help="A passage that people marked, exactly as in the text; shown in a column of its own. May be repeated.",
+        ),
     ] = None,
-    limit: Annotated[int | None, Option(min=1, help="Of many images, the first so many.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Compare only the first N images.")] = None,
     html: Annotated[
-        Path | None, Option(help="Write one page with a column for each method; of several images, a row for each.")
+        Path | None, Option(help="Write one page with a column per method and, for several images, a row per image.")
     ] = None,
-    png: Annotated[Path | None, Option(help="Write images × methods as one PNG.")] = None,
+    png: Annotated[Path | None, Option(help="Write a grid of images and methods as one PNG.")] = None,
     as_json: shared.Json = False,
     device: shared.Device = None,
     trust_remote_code: shared.Trust = False,
@@ -97,23 +104,24 @@ def compare(
       rationales compare --image cat.jpg --methods marc,grad-cam,occlusion:window=48 --html compare.html
 
       rationales compare --image cat.jpg dog.jpg --methods marc,grad-cam,occlusion --png grid.png
+
+      rationales compare "there is a red circle" --image shapes.png --model shapes-match --methods marc,occlusion
     """
     files, images = [file] if file is not None else [], image or []
     check_outputs([*files, *images], html, png)
     if png is not None and not images:
         raise OptionError("--png is for images; texts are compared by --html")
     check_rule(threshold, share, top)
-    rows = method_rows(methods or ["marc,grad-cam" if images else "marc,occlusion"])
-    if len(rows) < 2:
-        raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
+    rows = method_rows(methods) if methods else []
     sources = gather(text or [], files, images, [], pair, None, limit, command="compare")
-    if sources.kind == "image-text":
-        raise OptionError("compare takes a text or images, not both; 'rationales explain' takes an image with its text")
     kind = sources.kind
+    rows = rows or method_rows([DEFAULT_METHODS.get(kind, "marc,occlusion")])
     if sources.several and kind == "text":
         raise OptionError("compare takes one text; for a table of texts there is 'rationales evaluate'")
-    if marks and kind == "image":
-        raise OptionError("--mark is for texts")
+    if marks and kind != "text":
+        raise OptionError("--mark is for texts alone")
+    if png is not None and kind == "image-text":
+        raise OptionError("--png draws images alone; an image with its text is compared by --html")
     spans = _spans(sources.inputs[0], marks) if marks else None
     text_units, of_prompt = text_unit(unit, kind), prompt_options(labels, template, continuations, prompt)
     prepare_libraries()
@@ -124,6 +132,8 @@ def compare(
         from rationales.evaluation.entries import resolve_entries
 
         resolve_entries(rows, smooth, kind, shape)  # reports unknown names and options before anything is loaded
+        if len(rows) < 2:
+            raise OptionError("compare takes at least two methods; for one there is 'rationales explain'")
         import rationales
 
         load_options = {"device": device, "unit": text_units, "baseline": baseline} | of_prompt
@@ -146,7 +156,7 @@ def compare(
             threshold=threshold,
             share=share,
             top=top,
-            curve=html is not None or png is not None or kind == "text",
+            curve=html is not None or png is not None or kind != "image",
             names=sources.titles,
             progress=report,
         )
@@ -164,6 +174,6 @@ def compare(
     from rationales.report.terminal.comparison import show_comparison
 
     for comparison in comparisons:
-        show_comparison(comparison.rationales, comparison.titles)
+        show_comparison(comparison.rationales, comparison.titles, not_applicable=comparison.not_applicable)
     for path in filter(None, (html, png)):
         typer.echo(f"wrote {path}", err=True)

@@ -47,7 +47,7 @@ def evaluate(
     protocol: Annotated[
         str | None,
         Option(
-            help="The recipe of the metrics; fields behind colons change it.",
+            help="The exact definition of the metrics; fields after colons change it.",
             metavar="P[:FIELD=VALUE]",
             show_default="marc; im for ways of removal",
         ),
@@ -56,34 +56,36 @@ def evaluate(
         list[str] | None,
         Option(
             "--protocols",
-            help="Rank the methods under several: protocols, or ways of removal (delete, pad, unk, mask, fill).",
+            help="Rank the methods under several protocols or ways of removal (delete, pad, unk, mask, fill).",
             metavar="A,B,C",
         ),
     ] = None,
     filler: Annotated[
         str | None,
-        Option(help="Masked language model that fills words in, for removals and methods: a name, an id or a folder."),
+        Option(help="Masked language model that fills in removed words: a name, an id or a folder."),
     ] = None,
     train: Annotated[
         str | None,
-        Option(help="roar: training data, a file or a set, or another split of DATA (train); else DATA is divided."),
+        Option(
+            help="roar: training data: a file, a data set, or another split of DATA (train); default: DATA is divided."
+        ),
     ] = None,
     study: Annotated[
         list[str] | None,
         Option("--study", help="A setting of roar or sanity: seeds, epochs, start, runs, ...", metavar="NAME=VALUE"),
     ] = None,
-    split: Annotated[str | None, Option(help="train, val or test; else the set's own for evaluation.")] = None,
+    split: Annotated[str | None, Option(help="train, val or test; default: the data set's evaluation split.")] = None,
     folder: Folder = None,
     model: ModelName = None,
     labels: Labels = None,
     template: Template = None,
     continuations: Continuations = None,
     prompt: Prompt = None,
-    limit: Annotated[int | None, Option(help="So many examples, evenly spread over the data.")] = None,
-    text_column: Annotated[str | None, Option(help="The column or field of the texts; else text.")] = None,
-    label_column: Annotated[str | None, Option(help="The column or field of the labels; else label.")] = None,
+    limit: Annotated[int | None, Option(help="Use N examples, evenly spread over the data.")] = None,
+    text_column: Annotated[str | None, Option(help="The column or field of the texts; default: text.")] = None,
+    label_column: Annotated[str | None, Option(help="The column or field of the labels; default: label.")] = None,
     metrics: Annotated[
-        list[str] | None, Option("--metrics", help="Names from 'rationales metrics'; else the usual ones.")
+        list[str] | None, Option("--metrics", help="Names from 'rationales metrics'; default: those marked * there.")
     ] = None,
     selection: Annotated[
         str | None, Option(help="How words are selected: fitted, sufficient, keep-sum, share=0.2, ...")
@@ -101,7 +103,7 @@ def evaluate(
     ] = None,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Judge methods on data: does the model need the words they point at, and do people agree?
+    """Measure methods on labelled data: faithfulness to the model and, where people marked words, agreement with them.
 
     A row of random scores is always there, and every number has a 95 % interval.
 
@@ -133,7 +135,14 @@ def evaluate(
     prepare_libraries()
     from rationales.data import read_data
     from rationales.evaluation.entries import check_request
-    from rationales.evaluation.studies import check_study_settings, setting_names, split_studies
+    from rationales.evaluation.studies import (
+        STUDIES,
+        check_study_methods,
+        check_study_settings,
+        check_training_data,
+        setting_names,
+        split_studies,
+    )
     from rationales.report.terminal.progress import progress, waiting
 
     compared = [protocol_named(name) for name in listed(protocols)]
@@ -142,6 +151,8 @@ def evaluate(
     studies, other_metrics = split_studies(requested_metrics)
     study_settings = options(study or (), "--study")
     check_study_settings(studies, study_settings)
+    if train is not None:
+        check_training_data(studies)
     if compared:
         check_comparison(compared, resolved_protocol, requested_metrics, selection)
     check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, shape=shape)
@@ -154,6 +165,7 @@ def evaluate(
             training_examples = read_data(*source, **columns)
     kind = "text" if examples[0].image is None else "image"
     check_request(rows, resolved_protocol, other_metrics or None, smooth, selection, [kind], shape)
+    check_study_methods(studies, rows, kind)
     with waiting("loading the model"):
         import rationales
 
@@ -192,7 +204,7 @@ def evaluate(
             tables[name] = rationales.evaluate(
                 *(loaded_model, examples, rows),
                 metrics=[name],
-                train=training_examples,
+                train=training_examples if STUDIES[name].takes_training_data else None,
                 study=settings,
                 progress=report,
                 **shared_options,

@@ -98,8 +98,8 @@ def show_tables(tables: Mapping[str, Table], out: Path | None, as_json: bool) ->
 
 
 def _reference(table: Table) -> str | None:
-    """The first row, which the others are tested against; tables of seeds have tests of their own."""
-    first = table.rows[0]
+    """The first row with values, which the others are tested against; tables of seeds have tests of their own."""
+    first = next((row for row in table.rows if row.cells), table.rows[0])
     return first.title if first.method != "random" and table.unit == "inputs" else None
 
 

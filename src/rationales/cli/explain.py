@@ -1,4 +1,4 @@
-"""`rationales explain`: why a model decided as it did."""
+"""`rationales explain`: why a model predicts a class."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rationales.errors import OptionError
 @clean_exit
 def explain(
     text: Annotated[
-        list[str] | None, Argument(help="The text; '-' or nothing reads standard input. Behind --file: more files.")
+        list[str] | None, Argument(help="The text; '-' or nothing reads standard input. After --file: further files.")
     ] = None,
     file: Annotated[
         list[Path] | None,
@@ -76,7 +76,10 @@ def explain(
         ),
     ] = None,
     fit: Annotated[
-        str | None, Option(help="How an image goes into the model: crop, pad, squash; else as the model does it.")
+        str | None,
+        Option(
+            help="How an image is fitted into the model: crop, pad or squash; default: as the model preprocesses it."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -91,26 +94,26 @@ def explain(
     text_column: Annotated[
         str | None, Option(help="The column of a table that holds the texts.", show_default="text")
     ] = None,
-    limit: Annotated[int | None, Option(min=1, help="Of many inputs, the first so many.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Explain only the first N inputs.")] = None,
     candidates: Annotated[
         int | None,
         Option(
             min=1,
-            help="For one text: so many words that a filler expects in the place of each word, and the model's answer; "
-            "the filler of --set filler=F, else the first of ours.",
+            help="For one text: the N words that a masked language model expects in the place of each word, and the "
+            "model's answer with each, and without the word; --set filler=F chooses the masked language model.",
         ),
     ] = None,
     html: Annotated[
-        Path | None, Option(help="Write a page to share, with a threshold slider; of many inputs, with an index.")
+        Path | None, Option(help="Write a self-contained page with a threshold slider; for many inputs, with an index.")
     ] = None,
     png: Annotated[Path | None, Option(help="Write an image's rationale side by side as PNG.")] = None,
     figure: Annotated[
         list[Path] | None,
-        Option(help="Write a text's rationale for a paper: a file that ends in .svg, .pdf or .tex; may be repeated."),
+        Option(help="Write a text's rationale as a figure (.svg, .pdf or .tex); may be repeated."),
     ] = None,
     save: Annotated[Path | None, Option(help="Write the result as JSON, for Rationale.load.")] = None,
     as_json: Annotated[
-        bool, Option("--json", help="Print one JSON object, of many inputs one a line, and nothing else.")
+        bool, Option("--json", help="Print one JSON object, or one per line for many inputs, and nothing else.")
     ] = False,
     device: Device = None,
     trust_remote_code: Trust = False,

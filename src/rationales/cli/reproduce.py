@@ -26,11 +26,11 @@ def reproduce(
     table: Annotated[str | None, Argument(help="The table's name; --list shows all.", show_default=False)] = None,
     show: Annotated[bool, Option("--list", help="List the tables, or the rows of experiment.")] = False,
     limit: Annotated[
-        int | None, Option(help="So many inputs, evenly spread; no more of them to choose settings on, either.")
+        int | None, Option(help="Use N inputs, evenly spread; at most N inputs to choose settings on, too.")
     ] = None,
-    data: Annotated[Path | None, Option(help="Where the data set lies: its folder or its archive.")] = None,
+    data: Annotated[Path | None, Option(help="Folder or archive of the data set.")] = None,
     model: Annotated[
-        str | None, Option("--model", "-m", help="Another model than the table's own, by id, folder or name.")
+        str | None, Option("--model", "-m", help="A model other than the table's, by id, folder or name.")
     ] = None,
     device: Device = None,
     out: Annotated[
@@ -45,8 +45,8 @@ def reproduce(
     passes: Annotated[
         int | None,
         Option(
-            help="Budget of forward passes per segment and row (marc-table1): rows that need more are reduced and say "
-            "so. 0: the paper's settings; the default, but 40 for a --limit up to 5 on a CPU."
+            help="Budget of forward passes per segment and row (marc-table1): rows that need more are "
+            "reduced, which the table says. 0: the paper's settings, the default (40 for a --limit up to 5 on a CPU)."
         ),
     ] = None,
     seed: Annotated[int, Option(help="The same seed gives the same table.")] = 0,
@@ -58,19 +58,26 @@ def reproduce(
     ] = False,
     runs: Annotated[
         int | None,
-        Option(help="Models that are trained for each setting (gt-…, im-table2), random ones for im-sanity."),
+        Option(
+            help="Number of models trained for each setting (gt-…, im-table2, im-appendix), or of random models "
+            "(im-sanity)."
+        ),
     ] = None,
     jobs: Annotated[int | None, Option(help="Runs at once, each in its own process (gt-…).")] = None,
     filler: Annotated[
         str | None, Option(help="Masked language model of the im-… tables, by name, id or folder.")
     ] = None,
-    samples: Annotated[int | None, Option(help="Perturbed texts of LIME (im-…); by default 1000.")] = None,
+    samples: Annotated[
+        int | None, Option(help="Perturbed texts of LIME (im-table3, im-appendix); default: 1000.")
+    ] = None,
     train_texts: Annotated[
-        int | None, Option(help="Training texts of ROAR (im-table2, im-appendix); by default 5000.")
+        int | None, Option(help="Training texts of ROAR (im-table2, im-appendix); default: 5000.")
     ] = None,
     minutes: Annotated[
         float | None,
-        Option(help="No row (marc-table1) or run (gt-…) is started after so many minutes; the report has the others."),
+        Option(
+            help="Start no row (marc-table1) or run (gt-…) after this many minutes; the report has the finished ones."
+        ),
     ] = None,
 ) -> None:
     """Make a published table again, with a chance row, intervals, tests, and a verdict on each of the paper's claims.
@@ -109,44 +116,33 @@ def reproduce(
         raise OptionError(f"--passes must be 0 (the paper's settings) or more, not {passes}")
     if minutes is not None and minutes <= 0:
         raise OptionError(f"--minutes must be greater than 0, not {minutes:g}")
-    for name, option in {
-        **counts,
-        "passes": passes,
-        "minutes": minutes,
-        "model": model,
-        "tf32": tf32 or None,
-        "filler": filler,
-    }.items():
-        if option is not None and name != "limit" and name not in experiment.accepted_options:
-            raise OptionError(f"{table} takes no --{name.replace('_', '-')}")
+    request = Request(
+        data=data,
+        model=model,
+        device=device,
+        limit=limit,
+        validation=validation,
+        passes=passes,
+        rows=listed(rows) or None,
+        seed=seed,
+        cache=None if no_cache else cache or score_folder(),
+        out=out,
+        tf32=tf32,
+        runs=runs,
+        jobs=jobs,
+        filler=filler,
+        samples=samples,
+        train_texts=train_texts,
+        minutes=minutes,
+        log=lambda line: typer.echo(line, err=True),
+    )
+    experiment.check(request)
     made_folder(out)
     prepare_libraries()
     from rationales.report.terminal.progress import progress
 
     with progress(f"reproducing {table}") as report:
-        outcome = experiment.run(
-            Request(
-                data=data,
-                model=model,
-                device=device,
-                limit=limit,
-                validation=validation,
-                passes=passes,
-                rows=listed(rows) or None,
-                seed=seed,
-                cache=None if no_cache else cache or score_folder(),
-                out=out,
-                tf32=tf32,
-                runs=runs,
-                jobs=jobs,
-                filler=filler,
-                samples=samples,
-                train_texts=train_texts,
-                minutes=minutes,
-                progress=report,
-                log=lambda line: typer.echo(line, err=True),
-            )
-        )
+        outcome = experiment.run(replace(request, progress=report))
     if out is not None:
         write_table(outcome.table, out, outcome.to_markdown(), outcome.printed_metrics)
         for number, (_, further, reference) in enumerate(outcome.further_tables, start=2):

@@ -36,25 +36,25 @@ def stability(
         str | None, Option(help="A data set by name, or a path, as 'rationales evaluate' reads it.", show_default=False)
     ] = None,
     folder: shared.Folder = None,
-    split: Annotated[str | None, Option(help="train, val or test; else the set's own for evaluation.")] = None,
-    text_column: Annotated[str | None, Option(help="The column or field of the texts; else text.")] = None,
-    limit: Annotated[int | None, Option(min=1, help="So many inputs; of a data set, evenly spread over it.")] = None,
+    split: Annotated[str | None, Option(help="train, val or test; default: the data set's evaluation split.")] = None,
+    text_column: Annotated[str | None, Option(help="The column or field of the texts; default: text.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Use N inputs, evenly spread over a data set.")] = None,
     model: shared.ModelName = None,
     methods: Annotated[
         list[str] | None,
         Option(
             "--methods",
             "--method",
-            help="Names from 'rationales methods', separated by commas; options behind colons.",
+            help="Names from 'rationales methods', separated by commas; options after colons.",
             metavar="A,B:NAME=VALUE",
             show_default="marc",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        Option("--set", help="An option of the method, where there is one method.", metavar="NAME=VALUE"),
+        Option("--set", help="An option of the method, if only one method is used.", metavar="NAME=VALUE"),
     ] = None,
-    preset: Annotated[str | None, Option(help="A preset of the method, where there is one method.")] = None,
+    preset: Annotated[str | None, Option(help="A preset of the method, if only one method is used.")] = None,
     seeds: Annotated[list[str] | None, Option(help="Seeds, separated by commas.", show_default="0,1,2")] = None,
     learning_rates: Annotated[
         list[str] | None,
@@ -73,6 +73,7 @@ def stability(
     prompt: shared.Prompt = None,
     baseline: shared.Baseline = None,
     smooth: Annotated[float | None, Option(help="Width of a Gaussian over neighbouring units, all methods.")] = None,
+    shape: shared.Shape = None,
     threshold: shared.Threshold = None,
     share: shared.Share = None,
     top: shared.Top = None,
@@ -111,7 +112,7 @@ def stability(
 
     with waiting("reading the inputs"):
         kind, raw_inputs, names = _read(inputs or [], data, split, folder, limit, text_column)
-    resolve_entries(rows, smooth, kind)  # reports unknown names and options before a model is loaded
+    resolve_entries(rows, smooth, kind, shape)  # reports unknown names and options before a model is loaded
     with waiting("loading the model"):
         import rationales
 
@@ -129,6 +130,7 @@ def stability(
             raw_inputs,
             rows,
             smooth=smooth,
+            shape=shape,
             threshold=threshold,
             share=share,
             top=top,

@@ -11,6 +11,7 @@ from rationales.evaluation.metrics import check_metric_names
 from rationales.evaluation.protocols import Protocol, find_protocol
 from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.methods import Method, resolve_method
+from rationales.methods.selected_by_metric import selected_by_metric
 from rationales.options import check_option
 from rationales.pipeline.scoring import check_shape
 from rationales.rationale import Rule
@@ -38,6 +39,7 @@ class MethodEntry:
     title: str = ""
     method: Method | None = None  # a method object in place of a name and options
     shape: str | _TableDefault | None = TABLE_DEFAULT  # of the rationale, which agreement with people is measured on
+    oracle: str = ""  # metric that selects the best of several variants on the explained input (`selected_by_metric`)
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,25 @@ def resolve_entries(
     if not methods:
         raise OptionError("no method to evaluate; name at least one")
     requested = [_as_entry(entry) for entry in methods]
-    if all(entry.name != RANDOM for entry in requested):
+    if all(entry.name != RANDOM or entry.oracle for entry in requested):
         requested.append(MethodEntry(RANDOM))
     resolved = [_resolve(entry, smooth, shape, kind) for entry in requested]
     titles = [entry.title for entry in resolved]
     if duplicates := [title for number, title in enumerate(titles) if title in titles[:number]]:
         raise OptionError(f"two rows are called {duplicates[0]!r}; give them titles")
     return resolved
+
+
+def selection_remarks(entries: Sequence[ResolvedEntry]) -> tuple[str, ...]:
+    """A note on rows that are selected by a metric on the example that they are measured on; nothing if none is."""
+    rows = [f"{entry.title} (by {entry.method.selected_by})" for entry in entries if entry.method.selected_by]
+    if not rows:
+        return ()
+    note = (
+        f"Selected by a metric on the test example itself: {', '.join(rows)}. Compare selected rows with each other "
+        "alone, random scores selected likewise among them (random:oracle=METRIC), never with rows of fixed settings."
+    )
+    return (note,)
 
 
 def check_request(
@@ -117,6 +131,11 @@ def _resolve(entry: MethodEntry, smooth: float | None, shape: str | None, kind: 
             raise OptionError(f"smooth must be a number greater than 0, not {width!r}")
     method = resolve_method(entry.method or entry.name, entry.options, kind)
     settings = [f"{name}={value}" for name, value in entry.options.items()]
+    if entry.oracle:
+        if kind != "text":
+            raise OptionError(f"oracle={entry.oracle}: only scores of texts are selected by a metric; leave it out")
+        method = selected_by_metric(method, entry.oracle)
+        settings.append(f"oracle {entry.oracle}")
     settings += [f"smooth {width:g}"] if width is not None else []
     row_shape = shape if isinstance(entry.shape, _TableDefault) else entry.shape
     check_shape(row_shape, kind)

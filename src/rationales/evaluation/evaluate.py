@@ -8,11 +8,11 @@ from typing import Any
 
 from rationales.errors import OptionError
 from rationales.evaluation.collecting import Progress
-from rationales.evaluation.entries import MethodEntry, resolve_entries
+from rationales.evaluation.entries import MethodEntry, resolve_entries, selection_remarks
 from rationales.evaluation.preparation import prepare_evaluation
 from rationales.evaluation.protocols import Protocol
 from rationales.evaluation.selection.rules import SelectionRule
-from rationales.evaluation.studies import check_study_settings, run_study, split_studies
+from rationales.evaluation.studies import check_study_settings, check_training_data, run_study, split_studies
 from rationales.evaluation.tables.table import Table
 from rationales.methods import Method
 from rationales.models.load import as_model
@@ -49,11 +49,14 @@ def evaluate(
     `Rule`, instead of the protocol's. `filler`: the masked language model of removal `fill`. `train`, `study`: training
     examples and settings of the metrics that make a table of their own (`roar`, `sanity`). `progress` is called with
     the share done. An input for which a metric is not defined has no value in it; the table gives the number of inputs
-    with a value.
+    with a value. A method that is not defined for the model has a row of n/a with the reason; an error where that is so
+    for all of them.
     """
     model = as_model(model)
     studies, other_metrics = split_studies(metrics)
     check_study_settings(studies, study or {})
+    if train is not None:
+        check_training_data(studies)
     if studies:
         if len(studies) > 1 or other_metrics:
             raise OptionError(f"{studies[0]} makes a table of its own; request it apart from the other metrics")
@@ -66,4 +69,4 @@ def evaluate(
     table_rows = prepared.rows(entries, progress)
     if progress is not None:
         progress(1.0)
-    return prepared.table(table_rows)
+    return prepared.table(table_rows, selection_remarks(entries))

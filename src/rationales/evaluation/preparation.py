@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from rationales.errors import InputError, RationalesError
+from rationales.errors import InputError, NotApplicableError, OptionError, RationalesError
 from rationales.evaluation.agreement import unit_marks
 from rationales.evaluation.agreement.word_marks import gold_words
 from rationales.evaluation.collecting import (
@@ -22,10 +22,10 @@ from rationales.evaluation.collecting import (
     collect,
     progress_of_step,
 )
-from rationales.evaluation.entries import ResolvedEntry
+from rationales.evaluation.entries import RANDOM, ResolvedEntry
 from rationales.evaluation.faithfulness.curves import FaithfulnessCurves, concatenate_curves
 from rationales.evaluation.faithfulness.measure import DEFAULT_INPUTS_AT_ONCE, INPUTS_AT_ONCE, required_filler
-from rationales.evaluation.faithfulness.removal import protocol_for
+from rationales.evaluation.faithfulness.removal import protocol_for, stand_in_remarks
 from rationales.evaluation.metric_values import MetricInputs, compute_metrics, default_selection
 from rationales.evaluation.metrics import Metric, explain_missing, select_metrics
 from rationales.evaluation.protocols import Protocol
@@ -34,9 +34,10 @@ from rationales.evaluation.selection.rules import SelectionRule, find_selection
 from rationales.evaluation.tables.table import Cell, Table, TableRow
 from rationales.models.batch.rows import content_key
 from rationales.models.image.model import ImageModel
+from rationales.models.kinds import kind_named
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
-from rationales.options import whole_number
+from rationales.options import checked_seed
 from rationales.rationale import Rule
 from rationales.version import __version__, installed_version
 
@@ -57,16 +58,30 @@ class PreparedEvaluation:
     _extents: dict[int, unit_marks.UnitExtents] = field(default_factory=dict, repr=False)
 
     def rows(self, entries: Sequence[ResolvedEntry], progress: Progress | None = None) -> list[TableRow]:
-        """One row for each method, judged on all examples."""
+        """One row for each method, judged on all examples.
+
+        A method that is not defined for the model has a row without cells; an error where that is so for all but
+        random scores.
+        """
         collected = [CollectedRow() for _ in entries]
+        not_applicable: dict[int, NotApplicableError] = {}  # by the index of the entry
         at_once = INPUTS_AT_ONCE.get(self.settings.model.kind, DEFAULT_INPUTS_AT_ONCE)
         starts = range(0, len(self.examples), at_once)
         for chunk, begin in enumerate(starts):
             encoded = self._encode(begin, at_once)
             for entry_index, (entry, row) in enumerate(zip(entries, collected, strict=True)):
+                if entry_index in not_applicable:
+                    continue
                 done, total = chunk * len(entries) + entry_index, len(starts) * len(entries)
-                collect(self.settings, encoded, entry, row, progress_of_step(progress, done, total))
-        return [self._row(entry, collected_row) for entry, collected_row in zip(entries, collected, strict=True)]
+                try:
+                    collect(self.settings, encoded, entry, row, progress_of_step(progress, done, total))
+                except NotApplicableError as error:
+                    not_applicable[entry_index] = error
+                    check_applicable(entries, not_applicable)
+        return [
+            empty_row(entry, not_applicable[number]) if number in not_applicable else self._row(entry, collected_row)
+            for number, (entry, collected_row) in enumerate(zip(entries, collected, strict=True))
+        ]
 
     def table(self, rows: Sequence[TableRow], remarks: Sequence[str] = ()) -> Table:
         """These rows with everything that is needed to read and to repeat them."""
@@ -160,6 +175,8 @@ class PreparedEvaluation:
             measuring=collected.faithfulness_seconds / len(scored) if curves is not None else float("nan"),
             steps=float(np.mean(steps)) if (steps := _steps(collected)) else math.nan,
             settled=float(np.mean([stop != "steps" for stop in stops])) if (stops := _stops(collected)) else math.nan,
+            forward_passes=float(np.mean([raw.forward_passes for raw in collected.raw_scores])),
+            backward_passes=float(np.mean([raw.backward_passes for raw in collected.raw_scores])),
         )
 
     def _compared(self, number: int, scores: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -171,6 +188,20 @@ class PreparedEvaluation:
         gold = unit_marks.gold_units(self.examples[number], extents)
         compared = unit_marks.compared_units(gold, extents)
         return values[compared], None if gold is None else gold[compared]
+
+
+def check_applicable(entries: Sequence[ResolvedEntry], not_applicable: Mapping[int, NotApplicableError]) -> None:
+    """Raise the first error where no method but random scores is left."""
+    if all(number in not_applicable or entry.method.name == RANDOM for number, entry in enumerate(entries)):
+        raise next(iter(not_applicable.values()))
+
+
+def empty_row(entry: ResolvedEntry, error: NotApplicableError) -> TableRow:
+    """The row of a method that is not defined for the model, with the reason."""
+    options = asdict(entry.method)
+    return TableRow(
+        entry.title, {}, entry.method.name, options, entry.smooth, shape=entry.shape, not_applicable=str(error)
+    )
 
 
 def prepare_evaluation(
@@ -189,6 +220,7 @@ def prepare_evaluation(
 
     `coarse`: on a GPU, what needs no gradients runs on a copy of the model in half precision (11 bits).
     """
+    check_measurable(model)
     resolved = protocol_for(protocol, model)
     example_list = list(examples)
     names = _check_examples(example_list, resolved, model)
@@ -215,14 +247,15 @@ def prepare_evaluation(
         resolved,
         selected_metrics,
         table_rule,
-        whole_number("the seed", seed),
+        checked_seed(seed),
         masked_lm,
         score_cache,
         fingerprint,
         any(metric.kind == "curves" for metric in selected_metrics)
         or any("model" in rule.needs for rule in selections),
     )
-    remarks = () if metrics is not None else explain_missing(available, model.kind)
+    remarks = stand_in_remarks(protocol, resolved, model)
+    remarks += () if metrics is not None else explain_missing(available, model.kind)
     title = selection if isinstance(selection, str) else default_rule.name
     if table_rule is not None and not isinstance(selection, str):
         title = _selection_title(table_rule)
@@ -253,8 +286,18 @@ def _scatter(values: np.ndarray, scored: Sequence[int], count: int, missing: flo
     return tuple(scattered.tolist())
 
 
+def check_measurable(model: Model) -> None:
+    """Raise an OptionError for a model that reads neither texts nor images alone."""
+    if model.kind not in ("text", "image"):
+        raise OptionError(
+            f"evaluate measures models of texts and models of images, and {model.name} reads "
+            f"{kind_named(model.kind).noun}s; rationales.compare shows several methods on one of them"
+        )
+
+
 def check_names(examples: Sequence[Any], model: Model) -> list[str]:
     """The examples' names, after a check that they are different, and that the model reads this kind of input."""
+    check_measurable(model)
     if not examples:
         raise InputError("there is nothing to evaluate: no examples")
     names = [str(example.name) for example in examples]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rationales.errors import OptionError
+from rationales.models.kinds import kind_named
 from rationales.options import option, suggestion
 
 TOKENS = ("pad", "mask", "unk", "zero", "mean")  # what a word can be replaced by, at the word embeddings
@@ -297,10 +298,14 @@ def find_protocol(requested: str | Protocol, kind: str = "text") -> Protocol:
     else:
         raise unknown_protocol(requested)
     if resolved.images and kind != "image":
-        raise OptionError(f"protocol {resolved.name} is for images, and this model reads none; use marc")
+        advice = "use marc" if kind == "text" else "use one with removal='baseline'"
+        raise OptionError(
+            f"protocol {resolved.name} is for images, and this model reads {kind_named(kind).noun}s; {advice}"
+        )
     if kind != "text" and not resolved.images and resolved.removal != "baseline":
         raise OptionError(
-            f"protocol {resolved.name} removes words ({resolved.removal}), and this model reads none; use marc-images "
-            "for images, or a protocol with removal='baseline'"
+            f"protocol {resolved.name} removes words ({resolved.removal}) from texts, and this model reads "
+            f"{kind_named(kind).noun}s; use {'marc-images, or ' if kind == 'image' else ''}a protocol with "
+            "removal='baseline'"
         )
     return resolved

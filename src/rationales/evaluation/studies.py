@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rationales.errors import OptionError
+from rationales.evaluation.entries import resolve_entries
 from rationales.evaluation.metrics import METRICS
 from rationales.evaluation.protocols import DELETE, FILL
 from rationales.evaluation.retraining.roar import roar
 from rationales.evaluation.retraining.settings import RetrainingSettings
-from rationales.evaluation.sanity.check import SanitySettings, sanity_check
+from rationales.evaluation.sanity.check import SanitySettings, check_no_maskers, sanity_check
 from rationales.evaluation.tables.table import Table
 from rationales.options import suggestion
 
@@ -51,6 +52,21 @@ def check_study_settings(names: Sequence[str], settings: Mapping[str, Any]) -> N
             raise OptionError(f"there is no setting {name!r}{suggestion(name, known)}; the settings are: {listed}")
     for name in names:
         study_settings(name, settings)
+
+
+def check_training_data(names: Sequence[str]) -> None:
+    """Raise an OptionError where training examples are given and none of these studies trains."""
+    if not any(STUDIES[name].takes_training_data for name in names):
+        trained = " or ".join(name for name, study in STUDIES.items() if study.takes_training_data)
+        raise OptionError(
+            f"training examples (train=..., --train) are for {trained}; request one of them, or leave them out"
+        )
+
+
+def check_study_methods(names: Sequence[str], methods: Sequence[Any], kind: str) -> None:
+    """Raise an OptionError for a method that one of these studies cannot measure; no model has to be loaded."""
+    if any(STUDIES[name].run is sanity_check for name in names):
+        check_no_maskers([entry.method for entry in resolve_entries(methods, None, kind)])
 
 
 def setting_names(name: str) -> list[str]:

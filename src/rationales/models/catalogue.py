@@ -57,6 +57,13 @@ def list_models() -> list[ModelInfo]:
     return [*models, ModelInfo(AUDIO_MODEL, speech, installed, "from its package" if installed else "")]
 
 
+def model_names() -> tuple[str, ...]:
+    """The names of all models that `load` knows."""
+    from rationales.models.image.named_models import IMAGE_MODELS
+
+    return (*CATALOGUE, *LANGUAGE_MODELS, *IMAGE_MODELS, AUDIO_MODEL)
+
+
 def _embedded_where() -> str | None:
     folder = _HERE / "embedded"
     return "inside the package" if (folder / "model.safetensors").is_file() else None

@@ -40,6 +40,7 @@ class LoadRequest:
     trust_remote_code: bool
     template: Any = None
     chat: bool = False
+    separator: str | None = None
     continuations: Any = None
     explain_prompt: bool = False
     length_normalised: bool = False
@@ -48,8 +49,11 @@ class LoadRequest:
     @functools.cached_property
     def pretrained_kind(self) -> str | None:
         """The kind of classifier at a hub id or folder, by its configuration; None for anything else."""
-        is_name = isinstance(self.source, (str, os.PathLike)) and self.preprocessor is None
-        if not is_name or str(self.source) in (*CATALOGUE, *IMAGE_MODEL_NAMES, AUDIO_MODEL):
+        if not isinstance(self.source, (str, os.PathLike)) or str(self.source) in (
+            *CATALOGUE,
+            *IMAGE_MODEL_NAMES,
+            AUDIO_MODEL,
+        ):
             return None
         if str(self.source) in LANGUAGE_MODELS:
             return "prompt"
@@ -143,7 +147,15 @@ def _loader(module: str, function: str, *options: str) -> Callable[[LoadRequest]
     return load
 
 
-PROMPT_OPTIONS = ("template", "chat", "continuations", "explain_prompt", "length_normalised", "calibrated")
+PROMPT_OPTIONS = (
+    "template",
+    "chat",
+    "separator",
+    "continuations",
+    "explain_prompt",
+    "length_normalised",
+    "calibrated",
+)
 
 
 def _load_text(request: LoadRequest) -> Any:
@@ -154,11 +166,16 @@ def _load_text(request: LoadRequest) -> Any:
         options = ("unit", "segment", "overlap", "labels", *PROMPT_OPTIONS)
         return _loader("rationales.models.prompt.loading", "load_prompt", *options)(request)
     for name in PROMPT_OPTIONS:
-        if getattr(request, name):
+        if getattr(request, name) not in (None, False):
             raise OptionError(f"{name} is for language models, which classify by a prompt; this is no such model")
 
     if is_text_function(request.source, request.preprocessor):
         return _loader("rationales.models.function.model", "load_function", "unit", "labels")(request)
+    if request.labels is not None:
+        raise OptionError(
+            "labels is for language models and functions of texts; a classifier's own labels are in its configuration "
+            "(id2label)"
+        )
     return _loader("rationales.models.text.loading", "load_text", "unit", "segment", "overlap")(request)
 
 

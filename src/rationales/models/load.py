@@ -37,6 +37,7 @@ def load(
     fit: str | None = None,
     template: Any = None,
     chat: bool = False,
+    separator: str | None = None,
     continuations: Sequence[str] | None = None,
     explain_prompt: bool = False,
     length_normalised: bool = False,
@@ -65,10 +66,11 @@ def load(
     "smollm2") classifies by `template`, a text with `{text}` where the input goes, a file that holds one, or a
     `PromptTemplate`, and `labels`, the words that it chooses from behind the prompt; their likelihoods, normalised, are
     the probabilities. `chat`: the template is the user's turn of a chat. `length_normalised`: likelihoods per token.
-    `calibrated`: relative to those of an empty text. `explain_prompt`: units are the words of the whole prompt.
-    `continuations`, in place of labels and template: inputs are prompts, and explained is why one of these words
-    follows and not another. `baseline` is by default the embedding that tells the model least; `device="auto"` spreads
-    a model over all devices.
+    `calibrated`: relative to those of an empty text. `separator`: what stands between a prompt and a label, by default
+    a space where the prompt ends in a space, a letter, a digit or a mark such as a colon, else nothing.
+    `explain_prompt`: units are the words of the whole prompt. `continuations`, in place of labels and template: inputs
+    are prompts, and explained is why one of these words follows and not another. `baseline` is by default the embedding
+    that tells the model least; `device="auto"` spreads a model over all devices.
 
     Images: `baseline` is one or several of black, white, mean, noise, blur-N and images of yours (a path, a PIL image,
     an array), by default those that tell the model least; `fit` is how an image that is not square is fitted into the
@@ -99,6 +101,7 @@ def load(
         trust_remote_code=trust_remote_code,
         template=template,
         chat=chat,
+        separator=separator,
         continuations=continuations,
         explain_prompt=explain_prompt,
         length_normalised=length_normalised,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -27,7 +27,9 @@ class InputDescription:
     name: str | None = None
     baseline: str | None = None  # None: the model's
     segments: int = 1
+    tokens: int = 0  # of all segments; 0 where the input has none
     notes: tuple[Note, ...] = ()
+    prompt: Mapping[str, Any] | None = None  # of a language model, as plain data
     read_mask: np.ndarray | None = None  # (units,) bool: units that the model reads; None: all of them
 
 

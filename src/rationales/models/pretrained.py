@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import nn
 from rationales.errors import ModelError, OptionError
 from rationales.models import catalogue
 from rationales.models.quiet import quiet_transformers
+from rationales.options import suggestion
 
 WEIGHTS = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}  # see check_report
 
@@ -124,8 +126,10 @@ def load_error(where: str, error: Exception, remote: bool) -> str:
         return f"cannot load {where}: {first}"
     if "safetensors" in str(error) and "connect" not in str(error).lower():
         return f"{where} has no safetensors weights; pickled weights are refused because they can run code when loaded"
-    known = ", ".join(catalogue.CATALOGUE)
-    return f"there is no model {where!r}: not a folder, not one of ours ({known}), and not to be had from the hub here"
+    hint = suggestion(where, catalogue.model_names())
+    offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    hub = "HF_HUB_OFFLINE is set, so the Hugging Face hub was not asked" if offline else f"the hub answered: {first}"
+    return f"there is no model {where!r}{hint}: no such folder, no such name ('rationales models' lists them); {hub}"
 
 
 def device_of(name: str | torch.device) -> torch.device:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
     `prompt` is a causal language model, also as a GGUF file or an adapter. Raises a ModelError for a configuration that
     belongs to neither a classifier nor a language model, such as that of a bare encoder.
     """
-    if name.endswith(GGUF) or (Path(name) / ADAPTER_FILE).is_file():
+    if (Path(name) / ADAPTER_FILE).is_file():
+        _check_adapter(Path(name) / ADAPTER_FILE)
+        return LANGUAGE_MODEL
+    if name.endswith(GGUF):
         return LANGUAGE_MODEL
     if is_pair_network(Path(name)):
         return "image-text"
@@ -46,6 +50,19 @@ def pretrained_kind(name: str, trust_remote_code: bool = False) -> str | None:
         f"{name} is no trained classifier: its configuration names {', '.join(architectures)}; "
         "give a model that was fine-tuned to classify texts, images, sounds or images with texts"
     )
+
+
+def _check_adapter(path: Path) -> None:
+    """Raise a ModelError for an adapter that changes another model than a language model."""
+    try:
+        task = json.loads(path.read_text(encoding="utf-8")).get("task_type")
+    except (ValueError, AttributeError):
+        return  # what is wrong with it is reported when it is opened
+    if task not in (None, "CAUSAL_LM"):
+        raise ModelError(
+            f"{path.parent} is the adapter of another model than a language model (task_type {task}); load it with "
+            "peft, and give rationales.load the module with its tokenizer, or a folder of model.merge_and_unload()"
+        )
 
 
 def _configuration(name: str, trust_remote_code: bool) -> Any:

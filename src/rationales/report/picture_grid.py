@@ -28,14 +28,15 @@ def picture_grid(
     listed = [comparisons] if isinstance(comparisons, MethodComparison) else list(comparisons)
     if not listed:
         raise OptionError("there is no comparison to draw")
-    titles = listed[0].titles
+    titles, gaps = listed[0].titles, listed[0].not_applicable
     if any(comparison.titles != titles for comparison in listed):
         raise OptionError("a grid has the same methods for every image; compare them together: compare(model, [a, b])")
     if not all(isinstance(rationale.units, Grid) for comparison in listed for rationale in comparison.rationales):
         raise OptionError("a grid of images shows images; texts are compared by to_html of each comparison")
     rows, end = [comparison.rationales for comparison in listed], Path(path).suffix.lower()
     if end == ".png":
-        return picture_grid_png(rows, titles, path, cutouts=len(rows) == 1 if cutouts is None else cutouts)
+        shows_cutouts = len(rows) == 1 if cutouts is None else cutouts
+        return picture_grid_png(rows, titles, path, cutouts=shows_cutouts, gaps=tuple(gaps))
     if end in (".html", ".htm"):
-        return write_text(path, picture_grid_page(rows, titles))
+        return write_text(path, picture_grid_page(rows, titles, gaps))
     raise OptionError(f"a grid is written as .html or .png, not {Path(path).name}")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from rationales.rationale import Frames, Grid, Rationale, Region, Spectrogram, Stretch, TextAndImage
 
 if TYPE_CHECKING:
-    from rationales.pipeline.word_candidates import Candidate, CandidateList
+    from rationales.pipeline.word_candidates import Candidate, CandidateList, Prediction
 
 # key in `Rationale.probabilities`, its name, and what the model gets as input
 MODEL_INPUTS = (
     ("full", "Full {input}", "as it stands"),
     ("rationale", "Rationale alone", "only the marked {units}"),
     ("complement", "Complement", "everything but them"),
-    ("baseline", "Baseline", "no {unit} at all"),
+    ("baseline", "Baseline", "every {unit} replaced"),
 )
 MAX_LISTED = 8  # a report lists all labels up to this number
 N_LIKELIEST = 5  # and this many of more labels
@@ -167,8 +167,14 @@ def candidates_sentence(candidates: CandidateList) -> str:
     return (
         f"What {candidates.filler} expects in the place of each word, its likelihood, and the probability of "
         f"{candidates.target} with that word ({percent(candidates.probability)} for the text as it is). "
-        "A word that is expected for itself is in bold."
+        "A word that is expected for itself is in bold. Beside each word, what is predicted without it, in bold where "
+        f"the label is not that of the text as it is ({prediction_text(candidates.predicted)})."
     )
+
+
+def prediction_text(prediction: Prediction) -> str:
+    """'positive 99.8 %'."""
+    return f"{prediction.label} {percent(prediction.probability)}"
 
 
 def candidate_figures(candidate: Candidate) -> str:

@@ -136,8 +136,8 @@ class TestInTables:
 
     def test_the_test_flips_precision_and_recall_together(self):
         # row (1, 1) and (1, 1) against (0, 0) and (0, 0): F1 of means 1 and 0; one flip: 1/2 and 1/2, difference 0
-        ones, zeros = np.ones(2), np.zeros(2)
-        comparison = compare(ones, zeros, recalls=(ones, zeros))
+        high, low = np.ones(2), np.zeros(2)
+        comparison = compare(high, low, recalls=(high, low))
         assert (comparison.difference, comparison.p) == (1.0, 0.5)
 
     def test_recalls_must_fit(self):

@@ -9,9 +9,8 @@ import pytest
 import torch
 from bags import bag_of_words, examples
 from families import tiny
-from methods.fillers import known_filler, language_model, tiny_filler, word_tokenizer
+from methods.fillers import dropping_filler, known_filler, language_model, tiny_filler, word_tokenizer
 from reference import counterfactuals as literal
-from tokenizers import normalizers
 
 import rationales
 from rationales.data.example import Example
@@ -59,6 +58,12 @@ class TestAccuracyDrop:
         assert accuracy_drop(MODEL, text, "replace-one", filler=same).drop.mean == 0.0
         assert accuracy_drop(MODEL, text, "replace-one", filler=turned).drop.mean == pytest.approx(1 / 3)
 
+    def test_a_text_that_the_filler_drops_is_deleted(self):
+        model, filler = rationales.load(*tiny("roberta", num_labels=2)), dropping_filler("☀", "☂")
+        labelled = [Example("a", "☀ ☂", "LABEL_0"), Example("b", "☂", "LABEL_1")]
+        replaced = accuracy_drop(model, labelled, "replace-one", filler=filler)
+        assert replaced.changed.tolist() == accuracy_drop(model, labelled, "delete-one").changed.tolist()
+
     def test_lime_deletes_half_of_the_words_on_average(self):
         keeps = lime_keeps(9, 4000, 3)
         assert not keeps.all(1).any()  # at least one word is deleted
@@ -69,12 +74,12 @@ class TestAccuracyDrop:
 
     def test_lime_loses_more_than_one_deletion(self):
         labelled = examples(20)
-        one, many = (accuracy_drop(MODEL, labelled, name, samples=60) for name in ("delete-one", "lime"))
-        assert many.drop.mean > 2 * one.drop.mean
+        deletion, lime = (accuracy_drop(MODEL, labelled, name, samples=60) for name in ("delete-one", "lime"))
+        assert lime.drop.mean > 2 * deletion.drop.mean
         # a positive text keeps its word with probability 1 - 5/9
         positive = np.array([item.label == "positive" for item in labelled])
-        assert (1 - many.changed[positive]).mean() == pytest.approx(5 / 9, abs=0.08)
-        assert many.changed[~positive].tolist() == [1.0] * 10
+        assert (1 - lime.changed[positive]).mean() == pytest.approx(5 / 9, abs=0.08)
+        assert lime.changed[~positive].tolist() == [1.0] * 10
 
     def test_one_word_becomes_empty(self):
         drop = accuracy_drop(MODEL, [Example("a", "good", "positive")])
@@ -113,10 +118,10 @@ class TestFillerPredictions:
         assert predictions.text.tolist() == [number for number in range(5) for _ in range(9)]
 
     def test_a_word_that_the_filler_drops_is_left_out(self):
-        model, tokenizer = rationales.load(*tiny("roberta", num_labels=2)), word_tokenizer()
-        tokenizer.backend_tokenizer.normalizer = normalizers.Replace("☀", "")
-        predictions = filler_predictions(model, [Example("a", "the soup ☀ was cold")], tiny_filler(tokenizer))
-        assert (len(predictions.matches), predictions.left_out) == (4, 1)
+        model, texts = rationales.load(*tiny("roberta", num_labels=2)), ["the soup ☀ was cold", "☀"]
+        predictions = filler_predictions(model, [Example(text, text) for text in texts], dropping_filler("☀"))
+        assert predictions.text.tolist() == [0] * 4
+        assert (len(predictions.matches), predictions.left_out) == (4, 2)
 
     def test_another_tokenizer_and_no_marks(self):
         model = rationales.load(*tiny("roberta", num_labels=2))

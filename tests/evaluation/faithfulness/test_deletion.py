@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from families import tiny
-from methods.fillers import known_filler, language_model, tiny_filler, word_tokenizer
+from methods.fillers import dropping_filler, known_filler, language_model, tiny_filler, word_tokenizer
 from methods.keyword import keyword_model
 from reference import deletion as literal
 
@@ -129,6 +129,11 @@ class TestEdges:
     def test_one_word_is_filled_in(self):
         value = measured(self.model, "bread", [1.0], "im-bert", filler=known_filler({0: {"soup": 1.0}}))
         assert value == pytest.approx(measured(self.model, "bread", [1.0], "im"), abs=1e-6)
+
+    def test_a_text_that_the_filler_drops_is_deleted(self):
+        model, scores = rationales.load(*tiny("roberta")), [2.0, 1.0]
+        deleted = measured(model, "☀ ☂", scores, "im")
+        assert measured(model, "☀ ☂", scores, "im-bert", filler=dropping_filler("☀", "☂")) == pytest.approx(deleted)
 
     @pytest.mark.parametrize("protocol", ["im", "im-bert"])
     def test_a_class_without_a_correct_prediction_has_no_value(self, protocol):

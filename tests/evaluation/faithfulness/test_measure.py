@@ -343,8 +343,11 @@ class TestBadInput:
 
     def test_a_tokenizer_without_the_removal_is_told(self):
         model = loaded("gpt2")
-        with pytest.raises(OptionError, match="no pad token; choose another baseline"):
-            measure_faithfulness(model, TEXTS[:1], random_scores(model, TEXTS[:1]), [0], "marc")
+        measured = model, TEXTS[:1], random_scores(model, TEXTS[:1]), [0]
+        with pytest.raises(OptionError, match=r"by the token pad, which .* choose another removal, such as baseline"):
+            measure_faithfulness(*measured, PRESETS["marc"])
+        by_name = measure_faithfulness(*measured, "marc")  # the model's baseline stands in for padding
+        assert by_name.protocol.removal == "baseline"
 
 
 def test_every_family_can_be_deleted_from():

@@ -124,9 +124,9 @@ class TestLogitsFrom:
             with torch.no_grad():
                 for values, keep in ((batch.input_embeddings(), batch.ones()), (batch.all_replaced(), batch.zeros())):
                     assert torch.allclose(batch.logits_from(values), batch.logits(keep), atol=1e-9)
-            found = build("deep-lift").scores(batch, TARGET).scores
-        assert torch.isfinite(found).all()
-        assert found.abs().max() > 1e-6
+            scores = build("deep-lift").scores(batch, TARGET).scores
+        assert torch.isfinite(scores).all()
+        assert scores.abs().max() > 1e-6
 
     @pytest.mark.parametrize("budget", [40, 97, 10**9])
     def test_variants_and_gradients_through_pieces(self, budget):

@@ -31,8 +31,8 @@ LABELS = ["good", "good", "bad", "bad", "good", "bad"]
 
 def keyword(texts):
     """Probabilities of (absent, found): found if the text holds the word bridge."""
-    found = np.array([0.95 if "bridge" in text else 0.05 for text in texts])
-    return np.stack([1 - found, found], 1)
+    p_found = np.array([0.95 if "bridge" in text else 0.05 for text in texts])
+    return np.stack([1 - p_found, p_found], 1)
 
 
 def keyword_model(**options):

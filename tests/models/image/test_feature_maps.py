@@ -32,6 +32,21 @@ def _vit(name, **options):
     return getattr(transformers, f"{name}ForImageClassification")(config)
 
 
+def levit_config(side):
+    """Two stages, of which the second has a quarter of the cells."""
+    return transformers.LevitConfig(
+        image_size=side,
+        hidden_sizes=[16, 24],
+        num_attention_heads=[2, 3],
+        depths=[1, 1],
+        key_dim=[8, 8],
+        attention_ratio=[2, 2],
+        mlp_ratio=[2, 2],
+        down_ops=[["Subsample", 8, 2, 4, 2, 2]],
+        num_labels=3,
+    )
+
+
 class TestWhere:
     """With random weights, tiny: what counts is how the network is built."""
 
@@ -72,6 +87,22 @@ class TestWhere:
             image_size=SIDE, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[1, 2], window_size=4, num_labels=3
         )
         assert find_and_check(transformers.SwinForImageClassification(config)).layout == FeatureLayout(8, 8, "tokens")
+
+    @pytest.mark.parametrize(("side", "name"), [(32, "levit.encoder.stages.0.layers.1"), (64, "levit")])
+    def test_no_projection_of_an_attention_that_reads_the_same_maps_in_another_way_too(self, side, name):
+        """Where the last stage has one cell, keys and values are the last with maps; queries read the maps as well."""
+        config = levit_config(side)
+        feature = find_and_check(transformers.LevitForImageClassification(config), size=(side, side))
+        assert (feature.name, feature.layout) == (name, FeatureLayout(2, 2, "tokens"))
+
+    def test_no_layer_inside_such_a_projection(self):
+        config = transformers.CvtConfig(embed_dim=[16, 16, 16], num_heads=[1, 1, 2], depth=[1, 2, 3], num_labels=3)
+        feature = find_and_check(transformers.CvtForImageClassification(config), size=(64, 64))
+        assert feature.name == "cvt.encoder.stages.2.layers.2.layernorm_before"
+
+    def test_a_projection_can_be_named(self):
+        name = "levit.encoder.stages.0.layers.2.keys_values"
+        assert find_and_check(transformers.LevitForImageClassification(levit_config(SIDE)), name).name == name
 
     def test_a_layer_can_be_named(self):
         feature = find_and_check(_vit("ViT"), "vit.layers.0")

@@ -140,8 +140,8 @@ class TestContract:
         assert explain(detector(), scene(), options={"steps": 2}).options["views"] == "turn"
         vit = explain(detector(), scene(), options={"preset": "vit", "steps": 2}).options
         assert (vit["sparsity"], vit["cell"], vit["stop"]) == (0.25, 1, "paper-images")
-        with pytest.raises(OptionError, match="its presets are: default, resnet, vit"):
-            explain(detector(), scene(), options={"preset": "paper"})
+        with pytest.raises(OptionError, match="its presets are: default, paper, resnet, vit"):
+            explain(detector(), scene(), options={"preset": "clauses"})
 
     def test_says_what_it_is(self):
         result = explain(detector(), scene(), method="random", names="square")

@@ -25,7 +25,7 @@ TINY = ((1, 2), (4, 8), 5)
 
 
 def randomised(module):
-    """The module with batch norms that do something."""
+    """The module with random weights and random statistics of its batch norms."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, value in module.state_dict().items():
@@ -47,8 +47,8 @@ def literal(module, pixels):
     def layer(name, values, stride, padding):
         values = functional.pad(values, (padding,) * 4)
         values = functional.conv2d(values, state[f"{name}.conv.weight"], state[f"{name}.conv.bias"], stride)
-        mean, variance = (state[f"{name}.norm.running_{part}"][:, None, None] for part in ("mean", "var"))
-        scale, shift = (state[f"{name}.norm.{part}"][:, None, None] for part in ("weight", "bias"))
+        mean, variance = (state[f"{name}.norm.running_{field}"][:, None, None] for field in ("mean", "var"))
+        scale, shift = (state[f"{name}.norm.{field}"][:, None, None] for field in ("weight", "bias"))
         return (values - mean) / (variance + EPSILON).sqrt() * scale + shift
 
     values = layer("stem", pixels, 2, 3).clamp(min=0)
@@ -59,8 +59,8 @@ def literal(module, pixels):
             inner = layer(f"{name}.branch2a", values, stride, 0).clamp(min=0)
             inner = layer(f"{name}.branch2b", inner, 1, 1).clamp(min=0)
             inner = layer(f"{name}.branch2c", inner, 1, 0)
-            around = layer(f"{name}.branch1", values, stride, 0) if f"{name}.branch1.conv.weight" in state else values
-            values = (inner + around).clamp(min=0)
+            shortcut = layer(f"{name}.branch1", values, stride, 0) if f"{name}.branch1.conv.weight" in state else values
+            values = (inner + shortcut).clamp(min=0)
     return values.mean((2, 3)) @ state["classifier.weight"].T + state["classifier.bias"]
 
 
@@ -130,13 +130,13 @@ def test_keras_names_become_ours_and_the_first_convolution_reads_red_first():
 def test_every_parameter_of_the_network_has_a_name_in_keras():
     """The names of Keras, written down from its own scheme, are translated to exactly the state dict."""
     names = {"conv1/kernel": 4, "conv1/bias": 1, "fc1000/kernel": 2, "fc1000/bias": 1}
-    norms = ("gamma", "beta", "moving_mean", "moving_variance")
-    names |= {f"bn_conv1/{part}": 1 for part in norms}
+    norm_fields = ("gamma", "beta", "moving_mean", "moving_variance")
+    names |= {f"bn_conv1/{field}": 1 for field in norm_fields}
     for stage, count in enumerate(BLOCKS, start=2):
         for block in "abcdef"[:count]:
             for branch in ("2a", "2b", "2c", *(["1"] if block == "a" else [])):
-                names |= {f"res{stage}{block}_branch{branch}/{part}": n for part, n in (("kernel", 4), ("bias", 1))}
-                names |= {f"bn{stage}{block}_branch{branch}/{part}": 1 for part in norms}
+                names |= {f"res{stage}{block}_branch{branch}/{field}": n for field, n in (("kernel", 4), ("bias", 1))}
+                names |= {f"bn{stage}{block}_branch{branch}/{field}": 1 for field in norm_fields}
     assert len(names) == 320
     translated = translate({name: np.zeros((1,) * dimensions, np.float32) for name, dimensions in names.items()})
     with torch.device("meta"):
@@ -160,9 +160,9 @@ def packed(path, arrays, **changes):
 
 def test_shards_are_read_in_order(tmp_path):
     arrays = keras_arrays()
-    read = read_package(packed(tmp_path / "p.tgz", arrays))
-    assert list(read) == list(arrays)
-    assert all(np.array_equal(read[name], values) for name, values in arrays.items())
+    weights = read_package(packed(tmp_path / "p.tgz", arrays))
+    assert list(weights) == list(arrays)
+    assert all(np.array_equal(weights[name], values) for name, values in arrays.items())
     with pytest.raises(DataError, match="float32 was expected"):
         read_package(packed(tmp_path / "q.tgz", arrays, dtype="uint8"))
 

@@ -134,9 +134,9 @@ class TestBatch:
         model = small_model(baseline="pad; black, mean")
         with model.frozen(), torch.no_grad():
             batch = batch_of(model, PAIRS)
-            part = batch.take([0, 2])
-            assert part.inputs == 2
-            assert torch.allclose(part.full_logits(), batch.full_logits()[batch.rows_of([0, 2])], atol=1e-5)
+            subset = batch.take([0, 2])
+            assert subset.inputs == 2
+            assert torch.allclose(subset.full_logits(), batch.full_logits()[batch.rows_of([0, 2])], atol=1e-5)
             one_view = batch.on_baseline(torch.tensor([1, 0, 1]))
             expected = batch.logits(batch.zeros()).view(2, 3, -1)[torch.tensor([1, 0, 1]), torch.arange(3)]
             assert torch.allclose(one_view.logits(one_view.zeros()), expected, atol=1e-5)

@@ -40,7 +40,7 @@ def model():
     return rationales.load()
 
 
-def whole(model, text):
+def encode_unchunked(model, text):
     return encode(TextInput(text), model.tokenizer, model.unit, model.limit, model.overlap)
 
 
@@ -52,7 +52,7 @@ class TestEqualToWholeTexts:
     @given(written=st.lists(ASCII_TEXTS | texts, min_size=2, max_size=4))
     def test_any_text(self, model, written):
         for text, encoded in zip(written, by_chunks(model, written), strict=True):
-            assert encoded is None or encoded == whole(model, text)
+            assert encoded is None or encoded == encode_unchunked(model, text)
 
     @pytest.mark.parametrize("family", sorted(FAMILIES))
     def test_every_family_of_tokenizers(self, family):
@@ -60,18 +60,18 @@ class TestEqualToWholeTexts:
         small = rationales.load(module, tokenizer)
         written = ["The acting is fine, but the plot wasn't.", REVIEW, "Bread [SEP] and \x0bbutter", "naïve café"]
         for text, encoded in zip(written, small.encode([TextInput(text) for text in written]), strict=True):
-            assert encoded == whole(small, text)
+            assert encoded == encode_unchunked(small, text)
 
     def test_many_segments(self, model):
         encoded, _ = by_chunks(model, [REVIEW, "short"])
         assert len(encoded.rows) > 1
-        assert encoded == whole(model, REVIEW)
+        assert encoded == encode_unchunked(model, REVIEW)
 
     def test_after_all_chunks_were_forgotten(self, model, monkeypatch):
         monkeypatch.setattr(chunks, "MAX_CHUNKS", 3)
         for text in ("some words that fill it", "and others that come after", "some words again"):
             encoded, _ = by_chunks(model, [text, text])
-            assert encoded == whole(model, text)
+            assert encoded == encode_unchunked(model, text)
 
 
 class TestWhatIsReadAsAWhole:
@@ -94,13 +94,13 @@ class TestWhatIsReadAsAWhole:
 
 class TestChangedTokenizer:
     def test_added_tokens_count_from_then_on(self):
-        own = rationales.load()
-        by_chunks(own, ["a splendiferous film", "a film"])
-        own.tokenizer.add_tokens(["splendiferous"])
-        encoded = own.encode([TextInput("a splendiferous film"), TextInput("a film")])
-        assert encoded[0] == whole(own, "a splendiferous film")
+        changed = rationales.load()
+        by_chunks(changed, ["a splendiferous film", "a film"])
+        changed.tokenizer.add_tokens(["splendiferous"])
+        encoded = changed.encode([TextInput("a splendiferous film"), TextInput("a film")])
+        assert encoded[0] == encode_unchunked(changed, "a splendiferous film")
 
     def test_an_added_token_of_two_words_is_never_cut(self):
-        own = rationales.load()
-        own.tokenizer.add_tokens(["New York"])
-        assert by_chunks(own, ["in New York", "a film"]) == [None, None]
+        changed = rationales.load()
+        changed.tokenizer.add_tokens(["New York"])
+        assert by_chunks(changed, ["in New York", "a film"]) == [None, None]

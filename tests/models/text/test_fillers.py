@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from families import tiny, tokenizer_of
-from methods.fillers import filler_folder, known_filler, language_model, tiny_filler
+from methods.fillers import dropping_filler, filler_folder, known_filler, language_model, tiny_filler
 from reference.marginalization import fill_all_at_once, fill_one_by_one
 
 import rationales
@@ -261,3 +261,37 @@ def test_units_that_are_no_words_are_matched_by_their_characters():
     assert fillable.units_are_words == [False]
     kept = np.array([True, False, True, True])
     assert filler.fill([pieces], [kept], fillable) == filler.fill([words], [kept])
+
+
+class TestDroppedWords:
+    """The filler's normaliser removes the symbols, so that there is nothing to mask."""
+
+    filler = Filler(*dropping_filler("☀", "☂"), "tiny")
+
+    def filled(self, text, kept):
+        (encoded,) = rationales.load(*tiny("roberta")).encode(
+            [TextInput(*text) if isinstance(text, tuple) else TextInput(text)]
+        )
+        return self.filler.fill([encoded], [np.array(kept)])[0]
+
+    def test_a_text_that_is_dropped_completely_is_deleted_word_by_word(self):
+        assert self.filled("☀ ☂", [True, True]).text == "☀ ☂"
+        assert self.filled("☀ ☂", [False, True]).text == "☂"
+        assert self.filled("☀", [False]).text == ""
+
+    def test_of_a_pair_one_text_is_deleted_and_the_other_filled_in(self):
+        alone = self.filled("the soup", [True, False]).text.split()
+        both = self.filled(("the soup", "☀"), [True, False, False])
+        assert both.pair == ""
+        assert both.text.split()[0] == "the"
+        assert len(both.text.split()) == len(alone) == 2
+        assert self.filled(("☀", "the soup"), [False, True, True]) == TextInput("", "the soup")
+
+    def test_a_dropped_word_is_filled_in_with_the_word_before_it_and_the_first_with_the_word_after_it(self):
+        text = self.filled("the soup ☀ was cold", [True, False, True, True, True]).text.split()
+        assert (text[0], text[2:]) == ("the", ["was", "cold"])
+        assert self.filled("the soup ☀ was cold", [True, True, False, True, True]).text.split() == text
+        text = self.filled("☀ the soup", [False, True, True]).text.split()
+        assert len(text) == 2
+        assert text[1] == "soup"
+        assert self.filled("☀ the soup", [True, False, True]).text.split() == text

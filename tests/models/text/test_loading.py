@@ -56,11 +56,9 @@ class TestRoundTrip:
         theirs = rationales.explain(load(tmp_path), text, method="occlusion")
         assert mine.units == theirs.units
         assert np.array_equal(mine.scores, theirs.scores)
-        for (
-            given,
-            by_label,
-        ) in mine.probabilities.items():  # rounded to six digits; weights on disk are aligned otherwise
-            assert theirs.probabilities[given] == pytest.approx(by_label, abs=1.1e-6)
+        # probabilities are rounded to six digits, and weights read from a file are aligned differently in memory
+        for variant, by_label in mine.probabilities.items():
+            assert theirs.probabilities[variant] == pytest.approx(by_label, abs=1.1e-6)
         assert theirs.model == str(tmp_path)
 
     def test_by_text_or_path(self, original):
@@ -76,7 +74,10 @@ class TestMissing:
 
     @pytest.mark.parametrize("name", ["nobody/nothing", "nothing", "no such model"])
     def test_no_such_model(self, name):
-        assert "embedded" in refused(ModelError, name, says=f"there is no model {name!r}")
+        assert "'rationales models' lists them" in refused(ModelError, name, says=f"there is no model {name!r}")
+
+    def test_a_misspelled_name_is_corrected(self):
+        refused(ModelError, "embeded", says="did you mean 'embedded'?")
 
     def test_a_file_instead_of_its_folder(self, original):
         refused(ModelError, original[0] / "config.json", says="give the folder")

@@ -29,11 +29,13 @@ def check(
         str | None,
         Option("--model", "-m", help="The model to check.", show_default="the recorded one"),
     ] = None,
-    min_rank: Annotated[float, Option(help="Least mean rank correlation of the scores with those recorded.")] = 0.7,
-    min_overlap: Annotated[float, Option(help="Least mean overlap (IoU) of the rationales with those recorded.")] = 0.5,
-    max_flips: Annotated[float, Option(help="Largest share of texts whose predicted label changed.")] = 0.0,
+    min_rank: Annotated[float, Option(help="Smallest accepted mean rank correlation with the recorded scores.")] = 0.7,
+    min_overlap: Annotated[
+        float, Option(help="Smallest accepted mean overlap (IoU) with the recorded rationales.")
+    ] = 0.5,
+    max_flips: Annotated[float, Option(help="Largest accepted share of texts whose predicted label changed.")] = 0.0,
     update: Annotated[
-        bool, Option("--update", help="Write the new rationales into the record and exit with 0.")
+        bool, Option("--update", help="Write the new rationales into the record and exit with code 0.")
     ] = False,
     output: Annotated[
         Literal["text", "json", "github"],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 study_app = typer.Typer(
     name="study",
-    help="Ask people: a page on which they compare two blinded explanations or mark words, and its results.",
+    help="Make a page on which people compare two blinded explanations or mark words, and report the results.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -39,7 +39,9 @@ def make(
     inputs: Annotated[
         list[Path], Argument(help="Texts or images: files, folders, tables (.csv, .tsv, .jsonl).", metavar="INPUT...")
     ],
-    out: Annotated[Path, Option("--out", "-o", help="The page; its key is written beside it, as NAME.key.json.")],
+    out: Annotated[
+        Path, Option("--out", "-o", help="File of the page; its key is written beside it as NAME.key.json.")
+    ],
     task: Annotated[Literal["compare", "mark"], Option(help="Compare two explanations, or mark words.")] = "compare",
     methods: Annotated[list[str] | None, shared.methods_option("marc,occlusion")] = None,
     model: shared.ModelName = None,
@@ -47,10 +49,10 @@ def make(
     template: shared.Template = None,
     continuations: shared.Continuations = None,
     prompt: shared.Prompt = None,
-    limit: Annotated[int | None, Option(min=1, help="The first so many inputs.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Only the first N inputs.")] = None,
     text_column: Annotated[str | None, Option(help="The column of a table that holds the texts.")] = None,
     title: Annotated[str, Option(help="The heading of the page.")] = "",
-    seed: Annotated[int, Option(help="Decides which explanation is A; and the seed of the methods.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the order of the explanations and of the methods.")] = 0,
     threshold: shared.Threshold = None,
     share: shared.Share = None,
     top: shared.Top = None,
@@ -115,7 +117,7 @@ def make(
 @clean_exit
 def serve(
     page: Annotated[Path, Argument(help="The page that 'rationales study make' wrote.")],
-    answers: Annotated[Path, Option(help="The file that answers are appended to, as JSON lines.")],
+    answers: Annotated[Path, Option(help="File to which answers are appended as JSON lines.")],
     key: Annotated[Path | None, Option(help="The key of the study.", show_default="NAME.key.json")] = None,
     host: Annotated[str, Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,

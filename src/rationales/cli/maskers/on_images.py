@@ -33,6 +33,11 @@ class ImageRun:
     trust_remote_code: bool
 
 
+def progress_path(out: Path) -> Path:
+    """File with the state of an unfinished training of the masker `out`."""
+    return out.with_name(f"{out.name}.progress")
+
+
 def train_on_images(run: ImageRun, objective_options: dict[str, Any], train_options: dict[str, Any]) -> None:
     """Train and write a masker for an image model; progress and figures go to standard error."""
     prepare_libraries()
@@ -65,7 +70,7 @@ def train_on_images(run: ImageRun, objective_options: dict[str, Any], train_opti
         check_kind(model, "image")
         if not isinstance(model, ImageModel):
             raise OptionError(f"a masker is trained for an image model, and {run.model} is none")
-    resume = run.out.with_name(f"{run.out.name}.progress")
+    resume = progress_path(run.out)
     with progress(f"training on {len(files)} images") as report:
         masker = train_pictures(model, files, settings, objective, report, _print_validation, resume)
     masker.save(run.out, run.half)

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from rationales.cli.app import clean_exit
 from rationales.cli.inputs import check_kind, check_outputs, options, prompt_options
-from rationales.cli.maskers.on_images import DEFAULT_IMAGE_MODEL, ImageRun, train_on_images
+from rationales.cli.maskers.on_images import DEFAULT_IMAGE_MODEL, ImageRun, progress_path, train_on_images
 from rationales.cli.shared import Baseline, Continuations, Device, Folder, Labels, Prompt, Template, Trust, Unit
 from rationales.cli.streams import prepare_libraries
 from rationales.errors import DataError, OptionError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @clean_exit
 def train_masker(
-    out: Annotated[Path, Option("--out", "-o", help="File to write the masker to (safetensors).")],
+    out: Annotated[Path, Option("--out", "-o", help="File of the masker (safetensors).")],
     model: Annotated[
         str | None,
         Argument(help="A Hugging Face id, a folder, or a name from 'rationales models'.", show_default=False),
@@ -49,7 +49,7 @@ def train_masker(
     kind: Annotated[str, Option(help="marc: for marc-instant; aml: for aml-pretrained and aml-finetuned.")] = "marc",
     metric: Annotated[
         str | None,
-        Option(help="aml: what weights and checkpoint are chosen by.", show_default="comprehensiveness"),
+        Option(help="aml: metric by which loss weights and checkpoint are chosen.", show_default="comprehensiveness"),
     ] = None,
     backbone: Annotated[
         str | None,
@@ -83,8 +83,7 @@ def train_masker(
 ) -> None:
     """Train a masker on texts or images without labels, which then explains the model in one pass.
 
-    An AML training, or one on images, that was interrupted goes on from OUT.progress when the same command is given
-    again.
+    A training that was interrupted goes on from OUT.progress when the same command is given again.
 
     [bold]Examples[/bold]
 
@@ -171,9 +170,9 @@ def _marc_training(objective_options: dict[str, Any], train_options: dict[str, A
     objective = MaskSettings(**{spec.name: getattr(marc, spec.name) for spec in fields(MaskSettings)})
 
     def run(
-        model: TextModel, texts: list[Any], report: Callable[[float], None] | None, _out: Path, _name: str, _data: str
+        model: TextModel, texts: list[Any], report: Callable[[float], None] | None, out: Path, _name: str, _data: str
     ) -> tuple[Any, str]:
-        masker = train(model, texts, settings, objective, report, _print_validation)
+        masker = train(model, texts, settings, objective, report, _print_validation, progress_path(out))
         figures = masker.card.training
         return masker, f"loss {figures['held_out_loss']:.3f} on {figures['held_out']} held-out texts"
 
@@ -192,7 +191,7 @@ def _aml_training(loss_options: dict[str, Any], train_options: dict[str, Any], s
         model: TextModel, texts: list[Any], report: Callable[[float], None] | None, out: Path, backbone: str, data: str
     ) -> tuple[Any, str]:
         masker = pretrain(
-            model, texts, settings, losses, backbone=backbone, resume=out.with_name(f"{out.name}.progress"),
+            model, texts, settings, losses, backbone=backbone, resume=progress_path(out),
             progress=report, on_epoch=_print_epoch, data=Path(data).name,
         )  # fmt: skip
         figures = masker.card.training
@@ -234,8 +233,10 @@ def _with_options(settings: Any, options: dict[str, Any], owner: str) -> Any:
 
 def _print_epoch(result: EpochResult) -> None:
     star, step = " *" if result.best else "", "trial" if result.phase == "search" else "epoch"
-    line = f"{step} {result.number} of {result.total}  {result.seconds:.0f} s  {result.metric} {result.value:.4f}{star}"
-    typer.echo(f"{line}  about {result.remaining_seconds:.0f} s to go", err=True)
+    network = f"network {result.network} of {result.networks}, " if result.networks > 1 else ""
+    step = f"{network}{step} {result.number} of {result.total}"
+    figures = f"{result.seconds:.0f} s  {result.metric} {result.value:.4f}{star}"
+    typer.echo(f"{step}  {figures}  about {result.remaining_seconds:.0f} s to go", err=True)
 
 
 def _print_validation(result: ValidationResult) -> None:

@@ -47,7 +47,12 @@ class ProtocolComparison:
 
     def means(self, metric: str) -> np.ndarray:
         """(protocols, rows): the means."""
-        return np.array([[row.cells[metric].estimate.mean for row in table.rows] for table in self.tables.values()])
+        return np.array(
+            [
+                [row.cells[metric].estimate.mean if metric in row.cells else np.nan for row in table.rows]
+                for table in self.tables.values()
+            ]
+        )
 
     def ranks(self, metric: str) -> np.ndarray:
         """(protocols, rows): 1 is the best; equal means share a rank; NaN where there is no value."""
@@ -57,7 +62,8 @@ class ProtocolComparison:
         """For every two protocols Kendall's tau-b of the means, its 95 % interval over inputs, and Spearman's rho."""
         means = dict(zip(self.tables, self.means(metric), strict=True))
         values = {
-            name: np.array([row.cells[metric].values for row in table.rows]) for name, table in self.tables.items()
+            name: np.array([row.cells[metric].values for row in table.rows if metric in row.cells])
+            for name, table in self.tables.items()
         }
         return [
             {
@@ -72,13 +78,14 @@ class ProtocolComparison:
     def to_markdown(self) -> str:
         """For each metric the ranks with their means, then how far the rankings agree, then the warnings."""
         names, lines = list(self.tables), list[str]()
+        table = next(iter(self.tables.values()))
         for metric in self.metrics:
             means, ranks = self.means(metric), self.ranks(metric)
             lines += [f"## {metric}{direction(metric)}: rank (mean) under each protocol", ""]
             lines += ["| method | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
             for number, title in enumerate(self.rows):
                 cells = [
-                    "–" if np.isnan(rank) else f"{rank:g} ({short(mean)})"
+                    table.rows[number].placeholder if np.isnan(rank) else f"{rank:g} ({short(mean)})"
                     for rank, mean in zip(ranks[:, number], means[:, number], strict=True)
                 ]
                 lines.append(f"| {' '.join(title.split())} | " + " | ".join(cells).replace("\n", " ") + " |")
@@ -90,7 +97,7 @@ class ProtocolComparison:
                 lines.append(f"| {' – '.join(pair['protocols'])} | {cells[0]}{interval} | {cells[1]} |")
             lines.append("")
         lines += [f"Warning: {sentence}" for sentence in self.warnings]
-        table = next(iter(self.tables.values()))
+        lines += table.gap_notes()
         where = f"Model {table.model}, {len(table.inputs)} inputs, seed {table.seed}."
         reading = "Rank 1 is the best; τ and ρ compare the order of all rows, random scores included, from −1 to 1."
         lines += ["", f"{where} {reading}"]

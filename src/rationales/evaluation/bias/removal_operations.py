@@ -12,14 +12,14 @@ from rationales.evaluation.protocols import FILL, IN_TURN, PRESETS, REMOVALS, Pr
 from rationales.methods import Method
 from rationales.options import suggestion
 
-_VERBS = {"delete": "deletes units", "fill": "fills units in with a masked language model"}
+_REMOVES = {"delete": "deletes units", "fill": "fills units in with a masked language model"}
+_TRAINED = {"delete": "units deleted", "fill": "units filled in by a masked language model"}
 
 
 def method_operation(method: Method, model: Any) -> str | None:
-    """How a method removes units: delete, fill, or the name of a baseline; None if it removes none."""
-    if method.removes_by:
-        return method.removes_by
-    return str(model.baseline) if method.uses_baselines else None
+    """How a method, or the training of its network, removes units: delete, fill or a baseline; None: not at all."""
+    operation = method.removal_operation or method.training_operation
+    return removal_baseline(model, operation) if operation else None
 
 
 def protocol_operation(protocol: Protocol, model: Any) -> str | None:
@@ -59,8 +59,11 @@ def shared_operations(methods: Sequence[tuple[str, Method]], protocols: Sequence
         names = [
             protocol.name for protocol in protocols if operation and protocol_operation(protocol, model) == operation
         ]
-        if names:
-            how = _VERBS.get(str(operation), f"replaces units by {operation}")
+        if operation and names and method.removal_operation:
+            how = _REMOVES.get(operation, f"replaces units by {operation}")
             verb = "does" if len(names) == 1 else "do"
             sentences.append(f"{title} {how}, and so {verb} {', '.join(names)}: these figures favour it.")
+        elif operation and names:
+            how = _TRAINED.get(operation, f"units replaced by {operation}")
+            sentences.append(f"{title} was trained with {how}, as under {', '.join(names)}: these figures favour it.")
     return sentences

@@ -14,7 +14,16 @@ from rationales.errors import OptionError
 from rationales.evaluation.faithfulness.filling_in_turn import fill_in_turn
 from rationales.evaluation.faithfulness.levels import LevelSelections
 from rationales.evaluation.faithfulness.rewriting import Rewrite, plain_rows
-from rationales.evaluation.protocols import DELETE, FILL, FUNCTION_VARIANTS, IN_TURN, TOKENS, Protocol, find_protocol
+from rationales.evaluation.protocols import (
+    DELETE,
+    FILL,
+    FUNCTION_VARIANTS,
+    IN_TURN,
+    PRESETS,
+    TOKENS,
+    Protocol,
+    find_protocol,
+)
 from rationales.models.batch import Batch
 from rationales.models.function.model import FunctionModel
 from rationales.models.image.model import ImageModel
@@ -27,6 +36,7 @@ from rationales.models.text.text_sources import rewrite
 from rationales.models.text.tokens import EncodedText, TextInput, TokenRow
 from rationales.rationale import Unit
 
+SPECIAL = ("pad", "mask", "unk")  # removals that are tokens of some tokenizers
 KEEPS_AT_ONCE = 2**26  # 256 MB of keeps; the batch limits the model's own memory
 ROWS_AT_ONCE = 2048  # of rewritten texts
 
@@ -57,10 +67,49 @@ class Variants:
 
 
 def protocol_for(requested: str | Protocol, model: Model) -> Protocol:
-    """The protocol of this name for a model: of its kind of input, or of functions, which have no padding token."""
+    """The protocol of this name for a model: of its kind of input, or of functions, which have no padding token.
+
+    The model's baseline stands in for padding in a protocol given by name, where the tokenizer has no padding token.
+    """
     if isinstance(requested, str) and isinstance(model, FunctionModel):
         requested = FUNCTION_VARIANTS.get(requested, requested)
-    return find_protocol(requested, model.kind)
+    protocol = find_protocol(requested, model.kind)
+    missing = _missing_tokens(protocol, model)
+    if not missing:
+        return protocol
+    if isinstance(requested, str):
+        changes: dict[str, Any] = dict.fromkeys(missing, "baseline")
+        return replace(protocol, **changes)
+    name = next(iter(missing.values()))
+    raise OptionError(
+        f"protocol {protocol.name} replaces words by the token {name}, which the tokenizer of {model.name} does not "
+        f"have; choose another removal, such as baseline, mean or delete (removal='mean', --protocol marc:removal=mean)"
+    )
+
+
+def _missing_tokens(protocol: Protocol, model: Model) -> dict[str, str]:
+    """The fields of the protocol that name a token which the model's tokenizer does not have, and the token."""
+    if not isinstance(model, TextModel):
+        return {}
+    named = {"removal": protocol.removal, "odds_removal": protocol.odds_removal}
+    return {
+        field: name
+        for field, name in named.items()
+        if isinstance(name, str) and name in SPECIAL and getattr(model.tokenizer, f"{name}_token_id", None) is None
+    }
+
+
+def stand_in_remarks(requested: str | Protocol, protocol: Protocol, model: Model) -> tuple[str, ...]:
+    """What a table says where the model's baseline stands in for the padding of the protocol of this name."""
+    preset = PRESETS.get(protocol.name) if isinstance(requested, str) else None
+    if preset is None or (preset.removal, preset.odds_removal) == (protocol.removal, protocol.odds_removal):
+        return ()
+    return (
+        (
+            f"{preset.name} replaces words by padding; the tokenizer has no padding token, so the model's baseline, "
+            f"{model.baseline}, stands in for it."
+        ),
+    )
 
 
 def with_removal_baseline(model: Model, removal: str | tuple[str, ...]) -> Model:

@@ -6,6 +6,7 @@ so rows are what is kept and shared: a table with five widths of smoothing asks 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from rationales.methods import Attribution, Method
 from rationales.models.batch import Batch
+from rationales.models.batch.execution import counted_passes, record_replays
 from rationales.models.image.encoded import EncodedImage
 from rationales.models.model import Model
 from rationales.pipeline.scoring import open_batch, run_method, shaped_scores
@@ -35,6 +37,8 @@ class RawScores:
     span_scores: np.ndarray | None = None  # that the rationale is selected by, where these are others
     steps: int | None = None  # of an optimisation
     stop: str = ""  # what ended it
+    forward_passes: float = math.nan  # its share of the rows that went through the model; NaN: not counted
+    backward_passes: float = math.nan  # and of those with a backward pass
 
 
 def predict(model: Model, encoded: Sequence[Any]) -> np.ndarray:
@@ -75,14 +79,22 @@ def score_rows(
     started = time.perf_counter()
     with open_batch(model, encoded, seed) as batch:
         target = torch.tensor(list(targets), device=batch.device)
-        attribution = run_method(batch, method, target, progress)
+        with counted_passes() as passes:
+            attribution = run_method(batch, method, target, progress)
+        record_replays(passes, 1)  # where a caller counts, too
         scores = _by_input(batch, attribution.scores)
         spans: Sequence[np.ndarray | None] = [None] * len(scores)
         if attribution.span_scores is not None:
             spans = _by_input(batch, attribution.span_scores)
     seconds = (time.perf_counter() - started) / len(encoded)
     pairs = zip(scores, spans, strict=True)
-    rows = [_checked_scores(values, seconds, method.name, span_values) for values, span_values in pairs]
+    forward, backward = passes.forward / len(encoded), passes.backward / len(encoded)
+    rows = [
+        replace(
+            _checked_scores(values, seconds, method.name, span_values), forward_passes=forward, backward_passes=backward
+        )
+        for values, span_values in pairs
+    ]
     if not attribution.steps:
         return rows
     stops = attribution.stop or [raw.stop for raw in rows]

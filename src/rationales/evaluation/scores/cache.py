@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +29,7 @@ from rationales.methods import Method
 from rationales.models.image.encoded import EncodedImage
 from rationales.models.image.model import ImageModel
 from rationales.models.model import Model
+from rationales.models.prompt.prefix.prefix_cache import adapter_states
 from rationales.models.text.model import TextModel
 
 FORMAT = 3  # raised when entries would be misread
@@ -67,6 +69,8 @@ class Cache:
             span_scores=span_scores,
             steps=header.get("steps"),
             stop=str(header.get("stop", "")),
+            forward_passes=float(header.get("forward_passes", math.nan)),
+            backward_passes=float(header.get("backward_passes", math.nan)),
         )
 
     def put(self, key: str, entry: RawScores) -> None:
@@ -77,7 +81,9 @@ class Cache:
             return
         path = self._path(key)
         ending = {} if entry.steps is None else {"steps": entry.steps, "stop": entry.stop}
-        header = json.dumps({"format": FORMAT, "key": key, "seconds": entry.seconds, **ending})
+        counts = {"forward_passes": entry.forward_passes, "backward_passes": entry.backward_passes}
+        known_counts = {name: count for name, count in counts.items() if not math.isnan(count)}
+        header = json.dumps({"format": FORMAT, "key": key, "seconds": entry.seconds, **ending, **known_counts})
         arrays = {"scores": entry.scores} | ({} if entry.span_scores is None else {"span_scores": entry.span_scores})
         contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
         content = save(contiguous, {"entry": header})
@@ -116,6 +122,7 @@ def model_fingerprint(model: Model) -> str:
         modules: Sequence[nn.Module] = [network.module for network in model.networks]
         vectors = [network.baseline for network in model.networks]
         settings: tuple[Any, ...] = (model.unit, model.limit, model.overlap, model.filler)
+        settings += tuple(states for module in modules if (states := adapter_states(module)))
     elif isinstance(model, ImageModel):
         modules, vectors = [model.module], []
         settings = (model.baselines, model.mean_colour, repr(model.fit))

@@ -31,7 +31,7 @@ from rationales.models.image.model import ImageModel
 from rationales.models.load import as_model
 from rationales.models.model import Model
 from rationales.models.text.model import TextModel
-from rationales.options import whole_number
+from rationales.options import checked_seed
 
 DEFAULT_SEEDS = (0, 1, 2)
 RATE_FACTORS = (0.5, 1.0, 2.0)  # of the method's learning rate, where none are given
@@ -49,6 +49,7 @@ def stability(
     learning_rates: Sequence[float] | None = None,
     baselines: Sequence[str] | None = None,
     smooth: float | None = None,
+    shape: str | None = None,
     threshold: float | None = None,
     share: float | None = None,
     top: int | None = None,
@@ -60,14 +61,15 @@ def stability(
     `model` and `inputs`: as for `explain`, a list of texts or images; or examples of `read_data`. `methods`: one or
     several, as for `evaluate`. Every method runs with each seed and each learning rate (default: half, once and twice
     its own); then with each baseline alone (default: see `single_baselines`; an empty list: none). A method without a
-    learning rate, or without randomness, runs what applies, and its remarks say so. `threshold`, `share` or `top`: the
+    learning rate, or without randomness, runs what applies, and its remarks say so. `smooth` and `shape`: as for
+    `explain`, of methods that name none. `threshold`, `share` or `top`: the
     rule of the rationales in place of the method's. `progress` is called with the share done, from 0 to 1.
     """
     started = time.perf_counter()
     model = text_or_image_model(as_model(model))
     requests = [methods] if isinstance(methods, (str, Method, Mapping, MethodEntry)) else list(methods)
-    entries = resolve_entries(requests, smooth, model.kind)[: len(requests)]
-    distinct_seeds = tuple(dict.fromkeys(whole_number("a seed", seed) for seed in seeds))
+    entries = resolve_entries(requests, smooth, model.kind, shape)[: len(requests)]
+    distinct_seeds = tuple(dict.fromkeys(checked_seed(seed, "a seed") for seed in seeds))
     if not distinct_seeds:
         raise OptionError("give at least one seed; two or more are needed to see their effect")
     _check_rates(learning_rates)

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rationales.errors import InputError
@@ -32,6 +32,8 @@ _OLD_DEFAULTS = {"agreement_on": WHITESPACE_TOKENS}  # of saved tables whose pro
 _OLD_NAMES = {"least": "min_units"}  # fields of the protocol that were renamed
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
 _TABLE_COLUMNS = ("protocol", "selection", "model", "seed")
+_REASONS = ("not_applicable", "failed")  # of a row without cells
+_PASSES = ("forward_passes", "backward_passes")  # of a row, where they were counted
 _COPIED_FIELDS = ("selection", "model", "baseline", "seed")  # of a table, saved as they are
 
 
@@ -49,6 +51,9 @@ def to_csv(table: Table) -> str:
             estimate = cell.estimate
             interval = map(_text, (estimate.mean, estimate.low, estimate.high))
             numbers = (*interval, estimate.n, len(table.inputs), _text(row.seconds))
+            writer.writerow([*head, as_text_cell(name), *numbers, *tail])
+        for name in table.metrics if row.not_applicable or row.failed else ():
+            numbers = (row.placeholder, "", "", 0, len(table.inputs), "")
             writer.writerow([*head, as_text_cell(name), *numbers, *tail])
     return buffer.getvalue()
 
@@ -115,8 +120,11 @@ def _row_to_dict(row: TableRow) -> dict[str, Any]:
         "measuring": _number(row.measuring),
         "steps": _number(row.steps),
         "settled": _number(row.settled),
+        **{name: value for name in _REASONS if (value := getattr(row, name))},
+        **{name: value for name in _PASSES if not math.isnan(value := getattr(row, name))},
         "failures": dict(row.failures),
-        "curves": {name: [_number(value) for value in values] for name, values in row.curves.items()},
+        "curves": _numbers(row.curves),
+        **({"run_means": _numbers(row.run_means)} if row.run_means else {}),
         "cells": {
             name: {
                 "mean": _number(cell.estimate.mean),
@@ -141,19 +149,31 @@ def _row_from_dict(data: Mapping[str, Any]) -> TableRow:
         )
         for name, cell in data["cells"].items()
     }
-    curves = {name: tuple(map(_float, values)) for name, values in data["curves"].items()}
     copied = {name: data[name] for name in ("title", "method", "options", "smooth", "failures")}
     seconds, measuring = _float(data["seconds"]), _float(data.get("measuring"))
     return TableRow(
         **copied,
         cells=cells,
-        curves=curves,
+        curves=_floats(data["curves"]),
+        run_means=_floats(data.get("run_means", {})),
         seconds=seconds,
         measuring=measuring,
         shape=data.get("shape"),
         steps=_float(data.get("steps")),
         settled=_float(data.get("settled")),
+        not_applicable=data.get("not_applicable", ""),
+        failed=data.get("failed", ""),
+        forward_passes=_float(data.get("forward_passes")),
+        backward_passes=_float(data.get("backward_passes")),
     )
+
+
+def _numbers(values_by_name: Mapping[str, Sequence[float]]) -> dict[str, list[float | None]]:
+    return {name: [_number(value) for value in values] for name, values in values_by_name.items()}
+
+
+def _floats(values_by_name: Mapping[str, Sequence[float | None]]) -> dict[str, tuple[float, ...]]:
+    return {name: tuple(map(_float, values)) for name, values in values_by_name.items()}
 
 
 def _number(value: float) -> float | None:

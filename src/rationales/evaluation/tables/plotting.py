@@ -55,7 +55,7 @@ def plot(table: Table, path: str | os.PathLike[str]) -> Path:
         panel.tick_params(labelsize=8, length=0)
         for side in ("top", "right", "left"):
             panel.spines[side].set_visible(False)
-    panels[0].set_yticks(positions, [row.title for row in table.rows])
+    panels[0].set_yticks(positions, [row.title if row.cells else f"{row.title}: n/a" for row in table.rows])
     panels[0].set_ylim(rows - 0.5, -0.5)
     protocol_text = "" if table.protocol is None else f", protocol {table.protocol.name}"
     caption = f"{table.model}, {len(table.inputs)} {table.unit}{protocol_text}; means with 95 % intervals"

@@ -57,6 +57,16 @@ class TableRow:
     shape: str | None = None  # of the rationale, which agreement with people is measured on
     steps: float = field(default=math.nan, compare=False)  # mean number of optimisation steps per input
     settled: float = field(default=math.nan, compare=False)  # share of inputs that the method's own rule ended
+    run_means: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of cells that are means over runs
+    not_applicable: str = ""  # why the method is not defined for the model; then the row has no cells
+    failed: str = ""  # the error that ended the row; then it has no cells either
+    forward_passes: float = field(default=math.nan, compare=False)  # of the method, per input
+    backward_passes: float = field(default=math.nan, compare=False)  # those of them with a backward pass
+
+    @property
+    def placeholder(self) -> str:
+        """What stands in place of a metric that this row has no cell for."""
+        return "n/a" if self.not_applicable else "failed" if self.failed else "–"
 
 
 @dataclass(frozen=True)
@@ -150,12 +160,20 @@ class Table:
             for row in self.rows
             if row.failures
         ]
-        notes += self.remarks
+        notes += [*self.gap_notes(), *self.remarks]
         return [line for note in notes for line in (note, "")][:-1]
+
+    def gap_notes(self) -> list[str]:
+        """For every row without cells the reason: a method that is not defined for the model, or an error."""
+        return [
+            f"{row.title}: {row.placeholder} ({reason.rstrip('.')})."
+            for row in self.rows
+            if (reason := row.not_applicable or row.failed)
+        ]
 
     def _cell(self, row: TableRow, name: str, stars: set[tuple[str, str]]) -> str:
         if name not in row.cells:
-            return "–"
+            return row.placeholder
         estimate = row.cells[name].estimate
         if estimate.n == 0:
             return "undefined (n = 0)"

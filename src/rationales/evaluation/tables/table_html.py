@@ -29,7 +29,7 @@ def _row(table: Table, row: TableRow, timed: bool, stars: set[tuple[str, str]]) 
 
 def _cell(table: Table, row: TableRow, name: str, star: str) -> str:
     if name not in row.cells:
-        return "–"
+        return row.placeholder
     estimate = row.cells[name].estimate
     if estimate.n == 0:
         return "undefined"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.models.batch import Noise, Piece
+from rationales.models.batch.execution import record_passes
 from rationales.models.batch.rows import normal
 from rationales.models.batch.value_batch import ValueBatch
 from rationales.models.classes import output_logits
@@ -113,7 +114,9 @@ class AudioBatch(ValueBatch):
 def audio_logits(module: nn.Module, values: Tensor) -> Tensor:
     """(R, outputs): the logits, unwrapped from whatever the module returns; one logit per row may come as (R,)."""
     output: Any = module(values)
-    return output_logits(output, "sound", len(values))
+    logits = output_logits(output, "sound", len(values))
+    record_passes(len(values), logits)
+    return logits
 
 
 def _without_padding(values: Tensor, shape: Sequence[int]) -> Tensor:

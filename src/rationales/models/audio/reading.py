@@ -25,7 +25,7 @@ MAX_SECONDS = 4 * 3600
 MAX_AMPLITUDE = 1.5  # decoders overshoot 1 a little; samples beyond this are on another scale
 _BLOCK = 1 << 20  # frames that are decoded at once: a header that lies about the length reserves no memory
 _STREAMED = 0x7FFFF000  # bytes: headers written before the length was known say this or more
-_ADVICE = "convert it first (ffmpeg -i IN -ac 1 -c:a pcm_s16le OUT.wav), or give (samples, sample_rate)"
+_ADVICE = "convert it first (ffmpeg -i IN -ac 1 -c:a pcm_s16le OUT.wav)"
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rationales.errors import ModelError, OptionError
 from rationales.models.batch.contrast import Contrast
-from rationales.models.batch.execution import limited_threads
+from rationales.models.batch.execution import counted_passes, limited_threads
 from rationales.models.batch.rows import Block, Noise, Packing, Part, Piece, Rows, normal, pack, part_weights
 from rationales.models.classes import Head, class_logits, probabilities
 
@@ -249,7 +249,7 @@ class Batch(ABC):
     def check_gradients(self) -> None:
         """Raise a ModelError unless the logits of the shortest row are differentiable with respect to its keep.
 
-        A module is checked once for a kind of batch.
+        A module is checked once for a kind of batch, and the pass of the check is not counted (`counted_passes`).
         """
         module = self.modules[0] if len(self.modules) == 1 else None
         if module is not None and type(self) in _differentiable.get(module, ()):
@@ -258,7 +258,7 @@ class Batch(ABC):
         row = min(range(len(cost)), key=lambda index: cost[index])
         index = torch.tensor([row], device=self.device)
         piece = Piece(index, index, int(self.rows.view[row]), cost[row], full=True)
-        with torch.enable_grad():
+        with torch.enable_grad(), counted_passes():
             keep = self.ones()[index].requires_grad_()
             try:
                 logits = self.forward(piece, keep, None)

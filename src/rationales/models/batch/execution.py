@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -163,7 +163,10 @@ def token_budget(config: Any, length: int, device: torch.device, itemsize: int =
 
 
 def stored_bytes(modules: Sequence[nn.Module], compute: Callable[[], object]) -> int:
-    """Bytes that `compute` stores for a backward pass, each tensor once and without the modules' weights."""
+    """Bytes that `compute` stores for a backward pass, each tensor once and without the modules' weights.
+
+    Passes of this measurement are not counted (`counted_passes`).
+    """
     weight_pointers = {weight.untyped_storage().data_ptr() for module in modules for weight in module.parameters()}
     weight_pointers |= {buffer.untyped_storage().data_ptr() for module in modules for buffer in module.buffers()}
     stored: dict[int, int] = {}
@@ -175,7 +178,8 @@ def stored_bytes(modules: Sequence[nn.Module], compute: Callable[[], object]) ->
         return value
 
     results = []
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+    hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda value: value)
+    with torch.enable_grad(), hooks, counted_passes():
         results.append(compute())  # kept alive, or freed memory would be reused and counted once
     return sum(stored.values())
 
@@ -203,14 +207,19 @@ def _read(config: Any, default: int, *names: str) -> int:
 
 @dataclass(eq=False)
 class PassCount:
-    """Rows that went through a model forward, and those of them that recorded a graph for a backward pass."""
+    """Rows that went through a model forward, and those of them that recorded a graph for a backward pass.
+
+    The same of a trained network that a method reads (an attribution network) is counted apart.
+    """
 
     forward: int = 0
     backward: int = 0
+    network_forward: int = 0
+    network_backward: int = 0
 
     @property
     def total(self) -> int:
-        """Forward and backward passes together."""
+        """Forward and backward passes of the model together."""
         return self.forward + self.backward
 
 
@@ -236,9 +245,17 @@ def record_passes(rows: int, output: Tensor) -> None:
         count.backward += rows if output.requires_grad else 0
 
 
+def record_network_passes(rows: int, output: Tensor) -> None:
+    """Count `rows` that gave this output of a method's own network, if anything counts."""
+    count = _count.get()
+    if count is not None:
+        count.network_forward += rows
+        count.network_backward += rows if output.requires_grad else 0
+
+
 def record_replays(passes: PassCount, times: int) -> None:
     """Count the passes of a recorded step that is replayed so many times, if anything counts."""
     count = _count.get()
     if count is not None:
-        count.forward += times * passes.forward
-        count.backward += times * passes.backward
+        for name, rows in asdict(passes).items():
+            setattr(count, name, getattr(count, name) + times * rows)

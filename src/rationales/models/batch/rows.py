@@ -18,11 +18,13 @@ from itertools import accumulate
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rationales.models.batch.contrast import Contrast
 
 MAX_PADDING_SHARE = 0.1  # of the longest row, in groups of sufficient cost
 HASHED_COLUMNS = 64  # at once, when equal rows are looked for
+PADDING = -1  # in place of the stretch of a unit that does not exist
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,15 @@ class Rows:
     position: Tensor  # (S, n) or (S, n, dimensions): coordinates of the units
     blend: Tensor  # (S, n) weights with which rows are blended; they sum to 1 over all rows of a unit
     contrast: Contrast | None = None  # if a class is explained against another: the two classes of each row
+
+    @property
+    def stretch(self) -> Tensor:
+        """(S, n): for units on a line, number of the stretch in which all are next to each other; `PADDING` for none.
+
+        A text is one stretch, a pair of texts has two: positions jump by more than 1 at the border.
+        """
+        borders = self.position.diff(dim=1) > 1
+        return torch.where(self.real, pad(borders.long().cumsum(1), (1, 0)), PADDING)
 
     def take(self, index: Tensor, width: int) -> Rows:
         """The rows `index`, cut to `width` units, with inputs and masks renumbered."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rationales.errors import OptionError
 from rationales.models.batch import Noise, Piece
+from rationales.models.batch.execution import record_passes
 from rationales.models.batch.rows import normal
 from rationales.models.batch.value_batch import ValueBatch
 from rationales.models.classes import output_logits
@@ -100,4 +101,6 @@ class ImageBatch(ValueBatch):
 def image_logits(module: nn.Module, pixels: Tensor) -> Tensor:
     """(R, outputs): the logits of preprocessed images, unwrapped from whatever the module returns."""
     output: Any = module(pixels)
-    return output_logits(output, "image")
+    logits = output_logits(output, "image")
+    record_passes(len(pixels), logits)
+    return logits

@@ -64,6 +64,16 @@ class _ModuleOutput:
     call: int
     value: Tensor
     layout: FeatureLayout
+    source: Tensor | None  # its input
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """Input and output of a call of a sub-module."""
+
+    name: str
+    source: Tensor | None
+    value: Tensor
 
 
 _remembered: WeakKeyDictionary[nn.Module, tuple[object, list[FeatureMap]]] = WeakKeyDictionary()
@@ -93,6 +103,7 @@ def find_feature_maps(
 ) -> list[FeatureMap]:
     """All feature maps that the logits depend on, or those of the sub-module called `layer`, in the order of execution.
 
+    The last is none of several branches that read the same maps, as the projections of an attention do.
     `run`: input of a row -> logits; `like` (1, *read): its shape, device and type; `grid`: height and width. The choice
     is made on an image of noise, so that it depends on the model and not on the input, and is remembered as long as the
     weights stay as they are. `method`: its name, for messages.
@@ -113,35 +124,33 @@ def _search(
     module: nn.Module, run: Callable[[Tensor], Tensor], like: Tensor, grid: tuple[int, int], layer: str, method: str
 ) -> list[FeatureMap]:
     named = dict(module.named_modules())
-    module_outputs: list[tuple[str, Tensor]] = []
+    noted: list[_Call] = []
     with torch.enable_grad(), ExitStack() as stack:
         for name, submodule in named.items():
             if name and (name == layer or not isinstance(submodule, _NEVER)):
-                stack.enter_context(watch_outputs(submodule, _noting(module_outputs, name)))
+                stack.enter_context(_watch_calls(submodule, _noting(noted, name)))
         logits = run(noise_like(like).requires_grad_().clone())
     calls: Counter[str] = Counter()
     candidates: list[_ModuleOutput] = []
-    for name, value in module_outputs:
-        layout = layout_of(value.shape, grid)
-        if layout is not None and len(value) == 1 and (value.requires_grad or not logits.requires_grad):
-            candidates.append(_ModuleOutput(name, calls[name], value, layout))
-        calls[name] += 1
+    for call in noted:
+        layout = layout_of(call.value.shape, grid)
+        if layout is not None and len(call.value) == 1 and (call.value.requires_grad or not logits.requires_grad):
+            candidates.append(_ModuleOutput(call.name, calls[call.name], call.value, layout, call.source))
+        calls[call.name] += 1
     if layer:
-        _check_layer(layer, named, module_outputs, candidates)
+        _check_layer(layer, named, noted, candidates)
         candidates = [candidate for candidate in candidates if candidate.name == layer]
     if not candidates:
-        shapes = [f"{name} {tuple(value.shape)}" for name, value in module_outputs][-_LISTED:]
+        shapes = [f"{call.name} {tuple(call.value.shape)}" for call in noted][-_LISTED:]
         raise NotApplicableError(
             f"{method} finds no feature maps over {grid[0]} x {grid[1]} pixels in {type(module).__name__}, whose last "
             f"layers give: {', '.join(shapes) or 'no tensors'}; use integrated-gradients or occlusion"
         )
-    used = _with_gradient(candidates, logits) or candidates
+    used = _with_gradient(candidates, logits, grid) or candidates
     return [FeatureMap(candidate.name, named[candidate.name], candidate.layout, candidate.call) for candidate in used]
 
 
-def _check_layer(
-    layer: str, named: dict[str, nn.Module], module_outputs: list[tuple[str, Tensor]], candidates: list[_ModuleOutput]
-) -> None:
+def _check_layer(layer: str, named: dict[str, nn.Module], noted: list[_Call], candidates: list[_ModuleOutput]) -> None:
     """Raise an OptionError, with the layers to choose from, unless `layer` has feature maps."""
     names = list(dict.fromkeys(candidate.name for candidate in candidates))
     if layer in names:
@@ -150,23 +159,45 @@ def _check_layer(
     options = f"layers with feature maps are, for example: {', '.join((similar or names)[-_LISTED:]) or 'none'}"
     if layer not in named:
         raise OptionError(f"the model has no layer {layer!r}; {options}")
-    shapes = ", ".join(str(tuple(value.shape)) for name, value in module_outputs if name == layer) or "no tensor"
+    shapes = ", ".join(str(tuple(call.value.shape)) for call in noted if call.name == layer) or "no tensor"
     raise OptionError(f"the layer {layer!r} gives {shapes}, no feature maps over the image; {options}")
 
 
-def _with_gradient(candidates: list[_ModuleOutput], logits: Tensor) -> list[_ModuleOutput]:
-    """Candidates that the logits depend on; not the patches of a last layer of which only the class token is used."""
+def _with_gradient(candidates: list[_ModuleOutput], logits: Tensor, grid: tuple[int, int]) -> list[_ModuleOutput]:
+    """Candidates that the logits depend on, up to the last that is no branch, nor inside one.
+
+    Not the patches of a last layer of which only the class token is used.
+    """
     if not logits.requires_grad:
         return []
     weights = normal(torch.ones(1, dtype=torch.int64, device=logits.device), logits.shape[1:], logits.dtype)
     values = [candidate.value for candidate in candidates]
-    gradients: Sequence[Tensor | None] = torch.autograd.grad((logits * weights).sum(), values, allow_unused=True)
-    return [candidate for candidate, gradient in zip(candidates, gradients, strict=True)
+    output = (logits * weights).sum()
+    gradients: Sequence[Tensor | None] = torch.autograd.grad(output, values, retain_graph=True, allow_unused=True)
+    used = [candidate for candidate, gradient in zip(candidates, gradients, strict=True)
             if gradient is not None and bool(candidate.layout.maps(gradient).any())]  # fmt: skip
+    remaining = used
+    while remaining and _is_branch(remaining[-1], output, grid):
+        branch = remaining[-1].name
+        remaining = [candidate for candidate in remaining if not f"{candidate.name}.".startswith(f"{branch}.")]
+    return remaining or used
 
 
-def _noting(module_outputs: list[tuple[str, Tensor]], name: str) -> Callable[[Tensor], None]:
-    return lambda value: module_outputs.append((name, value))
+def _is_branch(candidate: _ModuleOutput, output: Tensor, grid: tuple[int, int]) -> bool:
+    """Whether the maps that the sub-module reads have an effect on the output that does not go through it."""
+    source = candidate.source
+    layout = layout_of(source.shape, grid) if source is not None and source.requires_grad else None
+    if source is None or layout is None or source is candidate.value:
+        return False
+    handle = candidate.value.register_hook(torch.zeros_like)  # type: ignore[no-untyped-call]  # torch's own
+    gradients: Sequence[Tensor | None] = torch.autograd.grad(output, source, retain_graph=True, allow_unused=True)
+    handle.remove()
+    around = gradients[0]
+    return around is not None and bool(layout.maps(around).any())
+
+
+def _noting(noted: list[_Call], name: str) -> Callable[[Tensor | None, Tensor], None]:
+    return lambda source, value: noted.append(_Call(name, source, value))
 
 
 @contextmanager
@@ -175,15 +206,22 @@ def watch_outputs(module: nn.Module, note: Callable[[Tensor], None]) -> Iterator
 
     The model goes on with a copy of it, so that a later ReLU in place does not overwrite what was noted.
     """
+    with _watch_calls(module, lambda _source, value: note(value)):
+        yield
 
-    def hook(_module: nn.Module, _arguments: Any, output: Any) -> Tensor | None:
+
+@contextmanager
+def _watch_calls(module: nn.Module, note: Callable[[Tensor | None, Tensor], None]) -> Iterator[None]:
+    """As `watch_outputs`, with the first tensor that the module is called with, if any."""
+
+    def hook(_module: nn.Module, arguments: Any, keywords: Any, output: Any) -> Tensor | None:
         first = output[0] if isinstance(output, (tuple, list)) and output else output
         tensor = getattr(output, "last_hidden_state", first)
         if isinstance(tensor, Tensor):
-            note(tensor)
+            note(next((value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)), None), tensor)
         return output.clone() if isinstance(output, Tensor) else None
 
-    handle = module.register_forward_hook(hook)
+    handle = module.register_forward_hook(hook, with_kwargs=True)
     try:
         yield
     finally:

@@ -67,6 +67,12 @@ class TextModel(ModelDisplay):
             "device": str(self.networks[0].baseline.device),
         }
 
+    @property
+    def suggested_baselines(self) -> str:
+        """For a user whose baseline is informative."""
+        tokens = [name for name in ("mask", "unk") if getattr(self.tokenizer, f"{name}_token_id", None) is not None]
+        return ", ".join(name for name in (*tokens, "zero", "mean") if name != self.baseline)
+
     def read(self, raw_input: Any, name: str | None) -> TextInput:
         """A checked input made from a text or a tuple of two texts."""
         return read_text_input(raw_input, name)
@@ -77,9 +83,15 @@ class TextModel(ModelDisplay):
 
     def describe(self, encoded: EncodedText, scores: Tensor) -> InputDescription:
         """What a result says of the text."""
-        source, segments = encoded.source, len(encoded.rows)
+        source = encoded.source
         return InputDescription(
-            source.text, encoded.units, scores.numpy(), pair=source.pair, name=source.name, segments=segments
+            source.text,
+            encoded.units,
+            scores.numpy(),
+            pair=source.pair,
+            name=source.name,
+            segments=len(encoded.rows),
+            tokens=sum(len(row.ids) for row in encoded.rows),
         )
 
     def encode(self, inputs: Sequence[TextInput]) -> list[EncodedText]:

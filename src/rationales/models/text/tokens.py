@@ -160,11 +160,16 @@ def encode(
     limit: int,
     overlap: int,
     tokenization: _Tokenization | None = None,
+    *,
+    allow_empty: bool = False,
 ) -> EncodedText:
-    """Divide a text into units and rows of at most `limit` tokens; every unit is in at least one row."""
+    """Divide a text into units and rows of at most `limit` tokens; every unit is in at least one row.
+
+    `allow_empty`: a text, or one of two, for which the tokenizer returns no tokens has no units; else it is an error.
+    """
     texts = [source.text] if source.pair is None else [source.text, source.pair]
     for text in texts:
-        if not text.strip():
+        if not (allow_empty or text.strip()):
             raise InputError(f"{source.name or 'the text'} is empty; there is nothing to explain")
     tokenization = tokenization or _tokenize_each(texts, tokenizer)
     ids = tokenization.ids
@@ -182,7 +187,7 @@ def encode(
         )
         for text, part_ids, extents in zip(texts, ids, tokenization.extents, strict=True)
     ]
-    return assemble(source, parts, frame, limit, overlap)
+    return assemble(source, parts, frame, limit, overlap, allow_empty=allow_empty)
 
 
 def longest_unit(capacity: int, parts: int = 1) -> int:
@@ -191,19 +196,25 @@ def longest_unit(capacity: int, parts: int = 1) -> int:
 
 
 def assemble(
-    source: TextInput, parts: Sequence[TextPart], frame: SpecialTokens, limit: int, overlap: int
+    source: TextInput,
+    parts: Sequence[TextPart],
+    frame: SpecialTokens,
+    limit: int,
+    overlap: int,
+    *,
+    allow_empty: bool = False,
 ) -> EncodedText:
     """The units and rows of a text whose parts and fixed tokens are known; rows have at most `limit` tokens."""
     texts = [source.text] if source.pair is None else [source.text, source.pair]
     capacity = limit - sum(len(special) for special in frame.ids)
-    if not all(part.units for part in parts):
+    if not (allow_empty or all(part.units for part in parts)):
         raise InputError(f"the tokenizer returns no tokens for {source.title}; there is nothing to explain")
     units_of_parts = (
         _units(text, part.units, number) for number, (text, part) in enumerate(zip(texts, parts, strict=True))
     )
     units = tuple(chain.from_iterable(units_of_parts))
     capacities, lengths = _part_capacities(parts, capacity), [part.lengths() for part in parts]
-    if any(max(tokens) > capacity for tokens, capacity in zip(lengths, capacities, strict=True)):
+    if any(max(tokens, default=0) > capacity for tokens, capacity in zip(lengths, capacities, strict=True)):
         raise ModelError(f"segments of {limit} tokens are too short: a character of {source.title} does not fit")
     cuts = [windows(tokens, capacity, overlap) for tokens, capacity in zip(lengths, capacities, strict=True)]
     rows = tuple(_row(parts, frame, choice, [len(cut) for cut in cuts]) for choice in product(*cuts))
@@ -217,7 +228,7 @@ def special_tokens(text: str, tokenizer: Any) -> SpecialTokens:
 
 def _units(text: str, extents: Sequence[Extent], text_index: int) -> Iterator[Unit]:
     """The units at these extents of a text."""
-    starts, ends = zip(*extents, strict=True)
+    starts, ends = zip(*extents, strict=True) if extents else ((), ())
     columns = ([text[start:end] for start, end in extents], starts, ends, repeat(text_index))
     return map(_NEW_UNIT, zip(*columns))  # noqa: B905  # the last has no end
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, overload
 
@@ -161,6 +161,7 @@ def _article(rationale: Rationale, heading: str, number: int | None, title: str 
             ending,
             _notes(rationale),
             _list(rationale, scale) if live else "",
+            _prompt(rationale),
             _provenance(rationale),
             "</article>",
         )
@@ -289,6 +290,29 @@ def _list(rationale: Rationale, scale: Scale) -> str:
     return f'<details class="spans"><summary>The spans as a list</summary><ol>{items}</ol></details>'
 
 
+def _prompt(rationale: Rationale) -> str:
+    """What a language model was asked, folded."""
+    if rationale.prompt is None:
+        return ""
+    facts: list[tuple[str, str]] = []
+    for name, value in rationale.prompt.items():
+        title = name.replace("_", " ").capitalize()
+        if name == "examples":
+            facts += [("Example", f"{_joined_texts(text)} → {label}") for text, label in value]
+        else:
+            facts.append((title, "yes" if value is True else value if isinstance(value, str) else json.dumps(value)))
+    return f'<details class="provenance"><summary>Prompt</summary><dl>{_items(facts)}</dl></details>'
+
+
+def _joined_texts(text: str | Sequence[str]) -> str:
+    return text if isinstance(text, str) else " / ".join(text)
+
+
+def _items(facts: Iterable[tuple[str, str]]) -> str:
+    """The entries of a list of terms."""
+    return "".join(f"<dt>{display_text(name)}</dt><dd>{display_text(value)}</dd>" for name, value in facts)
+
+
 def _provenance(rationale: Rationale) -> str:
     options = {name: json.dumps(value, default=str, ensure_ascii=False) for name, value in rationale.options.items()}
     facts = {
@@ -305,8 +329,7 @@ def _provenance(rationale: Rationale) -> str:
         "Seconds": f"{rationale.seconds:.2f}" if rationale.seconds else "",  # a corpus run does not store it
         **{f"Version of {name}": version for name, version in rationale.versions.items()},
     }
-    known = {name: value for name, value in facts.items() if value}
-    items = "".join(f"<dt>{display_text(name)}</dt><dd>{display_text(value)}</dd>" for name, value in known.items())
+    items = _items((name, value) for name, value in facts.items() if value)
     return f'<details class="provenance"><summary>How this was made</summary><dl>{items}</dl></details>'
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from rationales.files import write_bytes
 from rationales.rationale import Rationale
 from rationales.report.canvas import canvas, encoded, image_of, pillow
-from rationales.report.comparison import curve_areas
+from rationales.report.comparison import NOT_APPLICABLE, curve_areas
 from rationales.report.png.image import COLUMN, GAP, INK, MARGIN, PAPER, SOFT, fitted
 from rationales.report.wording import percent
 
@@ -24,27 +24,36 @@ TITLE, CAPTION = 26, 22  # pixels of the line above the columns, and of the one 
 
 
 def picture_grid_png(
-    rows: Sequence[Sequence[Rationale]], titles: Sequence[str], path: str | os.PathLike[str], *, cutouts: bool
+    rows: Sequence[Sequence[Rationale]],
+    titles: Sequence[str],
+    path: str | os.PathLike[str],
+    *,
+    cutouts: bool,
+    gaps: Sequence[str] = (),
 ) -> Path:
     """Write a grid to `path`: each image, and its heat map by every method with the rationale outlined.
 
     `rows`: the rationales of each image, one for each method in `titles`. `cutouts`: also the cut-outs, in a second
-    line of each row.
+    line of each row. `gaps`: titles of methods without rationales, which have a column of n/a.
     """
     from PIL import ImageDraw, ImageFont
 
     panels = [_panels(row, cutouts) for row in rows]  # image -> column -> the images below each other
     column = max(COLUMN, *(line.shape[1] for row in panels for cell in row for line in cell))
     heights = [max(sum(line.shape[0] + GAP for line in cell) for cell in row) + CAPTION for row in panels]
-    size = (2 * MARGIN + (1 + len(titles)) * (column + GAP) - GAP, MARGIN + TITLE + sum(heights) + MARGIN)
+    columns = (*titles, *gaps)
+    size = (2 * MARGIN + (1 + len(columns)) * (column + GAP) - GAP, MARGIN + TITLE + sum(heights) + MARGIN)
     sheet = pillow().new("RGB", size, PAPER)
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
     top = MARGIN
-    for number, title in enumerate(titles, 1):
+    for number, title in enumerate(columns, 1):
         _write(pen, title, (MARGIN + number * (column + GAP), top, column, TITLE), INK, font)
     top += TITLE
     for row, cells, height in zip(rows, panels, heights, strict=True):
         captions = [_name(row[0]), *map(_caption, row)]
+        for number in range(1 + len(titles), 1 + len(columns)):
+            box = (MARGIN + number * (column + GAP), top, column, height - CAPTION)
+            _write(pen, NOT_APPLICABLE, box, SOFT, font)
         for number, (cell, caption) in enumerate(zip(cells, captions, strict=True)):
             left, below = MARGIN + number * (column + GAP), top
             for pixels in cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rationales.rationale import Rationale
-from rationales.report.comparison import comparison_table, legend
+from rationales.report.comparison import comparison_table, gap_notes, legend
 from rationales.report.terminal.overview import PIPE_WIDTH
 from rationales.report.terminal.show import body, safe
 from rationales.report.wording import prediction_sentence
@@ -19,8 +19,17 @@ from rationales.report.wording import prediction_sentence
 MIN_COLUMN_WIDTH = 34  # characters; narrower columns are put below each other
 
 
-def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], console: Console | None = None) -> None:
-    """Print the rationales in columns where the terminal is wide enough, else below each other."""
+def show_comparison(
+    rationales: Sequence[Rationale],
+    titles: Sequence[str],
+    console: Console | None = None,
+    not_applicable: Mapping[str, str] | None = None,
+) -> None:
+    """Print the rationales in columns where the terminal is wide enough, else below each other.
+
+    `not_applicable`: title -> reason of methods without a rationale, which have a row of n/a in the table.
+    """
+    gaps = not_applicable or {}
     console = console or Console()
     colours = console.is_terminal and console.color_system is not None and not console.no_color
     first = rationales[0]
@@ -43,17 +52,19 @@ def show_comparison(rationales: Sequence[Rationale], titles: Sequence[str], cons
     console.print()
     # a pipe has no width
     wide = console if console.is_terminal else Console(file=console.file, width=PIPE_WIDTH, color_system=None)
-    wide.print(_table(*comparison_table(rationales, titles)))
+    wide.print(_table(*comparison_table(rationales, titles, gaps)))
     console.print()
     console.print(Text(legend(first, titles[0]), style="dim"), soft_wrap=not console.is_terminal)
-    for note in _notes(rationales, titles):
+    for note in [*gap_notes(gaps), *_notes(rationales, titles)]:
         console.print(Text.assemble(("note: ", "bold yellow"), safe(note)), soft_wrap=not console.is_terminal)
 
 
-def plain_comparison(rationales: Sequence[Rationale], titles: Sequence[str]) -> str:
+def plain_comparison(
+    rationales: Sequence[Rationale], titles: Sequence[str], not_applicable: Mapping[str, str] | None = None
+) -> str:
     """What `show_comparison` prints, as plain text."""
     output = io.StringIO()
-    show_comparison(rationales, titles, Console(file=output, width=PIPE_WIDTH, color_system=None))
+    show_comparison(rationales, titles, Console(file=output, width=PIPE_WIDTH, color_system=None), not_applicable)
     return output.getvalue().rstrip()
 
 

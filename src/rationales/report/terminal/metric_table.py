@@ -60,7 +60,7 @@ def _best(table: Table, name: str) -> float:
 
 def _cell(table: Table, row: TableRow, name: str, star: bool, best: float) -> Text:
     if name not in row.cells:
-        return Text("–", style="dim")
+        return Text(row.placeholder, style="dim")
     estimate = row.cells[name].estimate
     if estimate.n == 0:
         return Text("undefined", style="dim")

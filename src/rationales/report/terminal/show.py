@@ -177,7 +177,7 @@ def _stretches(rationale: Rationale, frames: Frames, *, colours: bool) -> Group:
 def _summary(rationale: Rationale) -> str:
     facts = [wording.selection_size(rationale)]
     if rationale.steps:
-        stop = f" (stop: {safe(rationale.stop)})" if rationale.stop else ""
+        stop = f" (stopped by {safe(rationale.stop)})" if rationale.stop not in (None, "", "steps") else ""
         facts.append(wording.count(rationale.steps, "step") + stop)
     if rationale.segments > 1:
         facts.append(wording.count(rationale.segments, "segment"))

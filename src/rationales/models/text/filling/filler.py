@@ -8,7 +8,7 @@ itself; a word that the filler's tokenizer drops (some symbols) cannot be masked
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from rationales.models.text.filling.filler_rows import FillerRows
 from rationales.models.text.filling.prediction import MaskedLanguageModel
 from rationales.models.text.text_sources import rewrite
 from rationales.models.text.tokens import EncodedText, TextInput, encode, tokenize
+from rationales.models.text.units import words as word_extents
 from rationales.rationale_parts import Unit
 
 
@@ -130,7 +131,7 @@ class Filler(MaskedLanguageModel):
         distinct = {id(encoded): encoded for encoded in inputs}
         sources, limit = [encoded.source for encoded in distinct.values()], self.limit
         texts = [
-            encode(source, self.tokenizer, "word", limit, 0, tokenization)
+            _with_dropped_texts(encode(source, self.tokenizer, "word", limit, 0, tokenization, allow_empty=True))
             for source, tokenization in zip(sources, tokenize(sources, self.tokenizer), strict=True)
         ]
         return FillableTexts(list(distinct.values()), texts, self.read(texts))
@@ -180,6 +181,20 @@ class FillableTexts:
         """Whether the classifier divides a text into the same words as the filler."""
         pairs = zip(self.inputs, self.texts, strict=True)
         return [_places(encoded.units) == _places(text.units) for encoded, text in pairs]
+
+
+def _with_dropped_texts(encoded: EncodedText) -> EncodedText:
+    """The words of a text and of its pair, also where the tokenizer drops one of the two completely."""
+    texts = [encoded.source.text] if encoded.source.pair is None else [encoded.source.text, encoded.source.pair]
+    present = {unit.text_index for unit in encoded.units}
+    dropped = [
+        Unit(text[start:end], start, end, index)
+        for index, text in enumerate(texts)
+        if index not in present
+        for start, end in word_extents(text)
+    ]
+    units = sorted([*encoded.units, *dropped], key=lambda unit: unit.text_index)
+    return replace(encoded, units=tuple(units)) if dropped else encoded
 
 
 def _places(units: Sequence[Unit]) -> list[tuple[int, int, int]]:

@@ -31,14 +31,17 @@ class FillerRows:
 
 
 def read_texts(encoded: Sequence[EncodedText], tokenizer: Any, limit: int, device: torch.device) -> FillerRows:
-    """Rows of at most `limit` tokens; tokens are assigned to words by their characters."""
+    """Rows of at most `limit` tokens; tokens are assigned to words by their characters.
+
+    A text that the tokenizer drops completely has a row of special tokens alone, and none of its words can be masked.
+    """
     sources = [text.source for text in encoded]
     readings = [
-        encode(source, tokenizer, "token", limit, int(OVERLAP_SHARE * limit), tokenization)
+        encode(source, tokenizer, "token", limit, int(OVERLAP_SHARE * limit), tokenization, allow_empty=True)
         for source, tokenization in zip(sources, tokenize(sources, tokenizer), strict=True)
     ]
     token_rows = [(number, row) for number, reading in enumerate(readings) for row in reading.rows]
-    width, size = max(len(text.units) for text in encoded), max(len(row.ids) for _, row in token_rows)
+    width, size = max(len(text.units) for text in encoded), max(1, *(len(row.ids) for _, row in token_rows))
     padding = tokenizer.pad_token_id or 0
     ids, types = np.full((len(token_rows), size), padding), np.zeros((len(token_rows), size), dtype=np.int64)
     owner = np.full((len(token_rows), size), width)
@@ -50,7 +53,7 @@ def read_texts(encoded: Sequence[EncodedText], tokenizer: Any, limit: int, devic
         ids[index, :length] = row.ids
         types[index, :length] = row.types or 0
         unit_words = words[number][np.asarray(row.units, dtype=np.int64)]
-        owner[index, :length] = np.append(unit_words, width)[np.asarray(row.owner)]
+        owner[index, :length] = np.append(unit_words, width)[np.asarray(row.owner, dtype=np.int64)]
         row_weight = np.zeros(width)
         np.add.at(row_weight, unit_words, row.weight)
         better = row_weight > weight[number]
