@@ -181,9 +181,10 @@ class TestMistakes:
 
 
 @pytest.mark.slow
-def test_a_record_that_ends_its_workers(tmp_path):
+def test_a_record_that_ends_its_workers(tmp_path, monkeypatch):
     import json
 
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))  # the workers of Ray import the method too
     from poison_method import LONGEST, Poison
 
     lines = [{"id": number, "text": "good film " * (LONGEST if number == 5 else 2)} for number in range(12)]
