@@ -193,6 +193,13 @@ class TestBadRecords:
         assert summary(items(tmp_path / "t.csv")) == [
             (0, "a", "first"), (1, "b", many_lines), (2, "c", one_line), (3, "d", "last")]  # fmt: skip
 
+    def test_the_limit_of_the_csv_module_stays_as_it_was(self):
+        usual = csv.field_size_limit()
+        reader = csv_rows(io.BytesIO(f'text\n"{"long " * 40_000}"\nlast\n'.encode()), "t.csv", ",")
+        assert len(next(reader).values["text"]) == 200_000
+        assert csv.field_size_limit() == usual  # also while the table is being read
+        assert next(reader).values["text"] == "last"
+
     @pytest.fixture
     def short_limits(self, monkeypatch):
         monkeypatch.setattr(tables, "MAX_LENGTH", 4000)

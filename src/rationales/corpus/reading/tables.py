@@ -10,9 +10,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -22,6 +24,7 @@ from rationales.errors import DataError
 
 LOOK_AHEAD = 4 * MAX_LENGTH  # characters of a row; a quote that is open for longer counts as one that is not closed
 READ_ERRORS = (OSError, EOFError, zlib.error, DataError)
+_FIELD_LIMIT_LOCK = threading.Lock()  # one reader at a time changes the limit
 _LINE = "line"  # the only column of plain lines
 
 
@@ -51,15 +54,26 @@ def is_utf8(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Fields of any length up to `LOOK_AHEAD`; the csv module's limit, which holds for the process, is restored."""
+    with _FIELD_LIMIT_LOCK:
+        usual = csv.field_size_limit(LOOK_AHEAD)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(usual)
+
+
 def csv_rows(file: BinaryIO, name: str, delimiter: str) -> Iterator[Row | BadRow]:
     """The rows of a table whose first row names its columns."""
-    csv.field_size_limit(max(csv.field_size_limit(), LOOK_AHEAD))  # never lowered: other threads may be reading
     feed = _LineFeed(file)
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     header: list[str] = []
     while True:
         try:
-            cells = next(reader)
+            with _long_fields():
+                cells = next(reader)
         except StopIteration:
             return
         except (csv.Error, _LineTooLongError) as error:
