@@ -23,7 +23,7 @@ from rationales.models.model import Model
 from rationales.options import check_option
 
 SHAPES = ("clauses", "none")  # of the rationale
-SCORE_ROUNDING = 1e-6  # difference of scores between 0 and 1 that means nothing
+SCORE_ROUNDING = 1e-6  # differences of scores in [0, 1] below this are rounding
 KINDS_ON_A_GRID = ("image", "image-text", "spectrogram")  # of input, in which there are no clauses
 
 
@@ -153,12 +153,12 @@ def shaped_scores(
         return smoothed, None
     if span_scores is None:
         return (scores, clause_scores(smoothed, batch)) if shape == "clauses" else (smoothed, None)
-    own_spans = span_scores if smooth is None else smooth_scores(span_scores, batch, smooth)
+    method_spans = span_scores if smooth is None else smooth_scores(span_scores, batch, smooth)
     if shape != "clauses":
-        return smoothed, own_spans
+        return smoothed, method_spans
     single_units = same_order(scores, span_scores, batch)[batch.rows.input][:, None]
-    shaped = with_values_of_inputs(clause_scores(smoothed, batch), own_spans, batch)
-    return scores, torch.where(single_units, shaped, own_spans)
+    shaped = with_values_of_inputs(clause_scores(smoothed, batch), method_spans, batch)
+    return scores, torch.where(single_units, shaped, method_spans)
 
 
 def same_order(scores: Tensor, span_scores: Tensor, batch: Batch) -> Tensor:

@@ -9,7 +9,7 @@ from rationales.corpus.explaining import Outcomes
 from rationales.corpus.manifest import ADVICE
 from rationales.corpus.records import WORKER_DIED, BadRecord, Record
 
-MESSAGE = "its worker died, which explained it alone: the system ended it, perhaps for its memory, or a library crashed"
+MESSAGE = "its worker died while explaining it alone: the system ended it, perhaps for its memory, or a library crashed"
 
 
 def divided_outcomes(

@@ -25,26 +25,26 @@ from rationales.models.prompt.prefix.readouts import PrefixReading, joined_paths
 LONGEST = 600  # tokens of a row; models with a longer window are compared with short rows
 PREFIX, LENGTHS = 6, (12, 7)  # tokens of the prefix and of the rows
 LABELS = ((0, 1, 2), (3, 4))  # as numbers of random tokens
-OTHERS = PREFIX + max(map(len, LABELS)) - 1  # tokens that are read with a row
+EXTRA_TOKENS = PREFIX + max(map(len, LABELS)) - 1  # tokens that are read with a row
 TOLERANCE = 1e-3  # root mean square of differences of log probabilities over the vocabulary, in single precision
-ROUNDINGS = 24  # of other precisions: so many times the precision
-NOISES = 3  # where outputs depend on what else is in a batch: so many times that difference
+ROUNDING_FACTOR = 24  # in other precisions: tolerance as a multiple of the machine epsilon
+NOISE_FACTOR = 3  # tolerance as a multiple of the difference that another row in the batch makes
 # attributes of configurations that limit what a token sees; not `max_window_layers` or `chunk_size_feed_forward`
 _LOCAL = re.compile(r"(?!.*(layers|feed_forward|pattern)).*(window|chunk)")
-MASKED = "sliding_window"  # a limit that the masks of `readouts` know
+MASKED_WINDOW = "sliding_window"  # a limit that the masks of `readouts` apply
 
 Embed = Callable[[Tensor], Tensor]  # token ids to word embeddings
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The way of reading that agrees with plain passes, and up to how many tokens; None: any number."""
+    """The way of reading that agrees with plain passes, and the longest prompt it holds for; None: any length."""
 
     reading: PrefixReading
     reach: int | None
 
     def reading_of(self, tokens: int) -> PrefixReading:
-        """The way to read prompts of up to so many tokens."""
+        """The way of reading for prompts of up to `tokens` tokens."""
         return self.reading if self.reach is None or tokens <= self.reach else PrefixReading.SEPARATE
 
 
@@ -52,9 +52,13 @@ def verify(module: nn.Module, embed: Embed, vocabulary: int, device: torch.devic
     """The fastest way of reading whose outputs are those of plain passes; a ModelError if there is none."""
     config = text_config(module)
     windows, context = _local_windows(config), getattr(config, "max_position_embeddings", None) or LONGEST
-    longest = max([LENGTHS[0], *(min(window + 1, context - OTHERS) for window in windows.values() if window < LONGEST)])
+    longest = max(
+        [LENGTHS[0], *(min(window + 1, context - EXTRA_TOKENS) for window in windows.values() if window < LONGEST)]
+    )
     probe = _Probe.random(embed, vocabulary, (longest, LENGTHS[1]), device)
-    reach = min((window for name, window in windows.items() if window >= LONGEST and name != MASKED), default=None)
+    reach = min(
+        (window for name, window in windows.items() if window >= LONGEST and name != MASKED_WINDOW), default=None
+    )
     tolerance = _tolerance(probe.prefix.embeddings.dtype)
     differences: dict[PrefixReading, float] = {}
     reports: list[str] = []
@@ -65,7 +69,7 @@ def verify(module: nn.Module, embed: Embed, vocabulary: int, device: torch.devic
                 differences[reading] = _difference(probe.read(module, reading), expected)
             except torch.OutOfMemoryError:
                 raise
-            except Exception as error:  # noqa: BLE001  # models raise what they like; the next way is the fallback
+            except Exception as error:  # noqa: BLE001  # any exception of a model; the next way is the fallback
                 reports.append(f"{reading}: {first_line(error)}")
                 continue
             if differences[reading] <= tolerance:
@@ -73,7 +77,7 @@ def verify(module: nn.Module, embed: Embed, vocabulary: int, device: torch.devic
             reports.append(f"{reading}: a difference of {differences[reading]:.2g}")
         # quantised activations are rounded together, so that outputs depend on what else is in a batch
         noise = _difference(probe.plain(module, beside=True), expected)
-        if accepted := [reading for reading in differences if differences[reading] <= NOISES * noise]:
+        if accepted := [reading for reading in differences if differences[reading] <= NOISE_FACTOR * noise]:
             return Verification(accepted[0], reach)
     raise ModelError(
         f"{type(module).__name__} cannot be explained: for word embeddings, its log probabilities are not those of "
@@ -154,4 +158,4 @@ def _difference(first: Tensor, second: Tensor) -> float:
 def _tolerance(dtype: torch.dtype) -> float:
     """The difference that rounding explains."""
     is_rounded = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"  # to ten bits, at least
-    return max(TOLERANCE, ROUNDINGS * torch.finfo(torch.float16 if is_rounded else dtype).eps)
+    return max(TOLERANCE, ROUNDING_FACTOR * torch.finfo(torch.float16 if is_rounded else dtype).eps)
