@@ -19,6 +19,7 @@ from typing import Any
 
 from timing import TimedDescent
 
+from rationales.masks.objective import keeps_per_step
 from rationales.masks.settings import MaskSettings
 from rationales.models.batch import Batch
 
@@ -79,5 +80,5 @@ def rows_per_step(settings: MaskSettings, batch: Batch) -> float:
 
     With `views="turn"` a step uses one of the baselines only, so that a row runs in one of `batch.views` steps.
     """
-    masks = 2 * (bool(settings.mask_weight) + bool(settings.level_weight))
-    return masks / batch.views if settings.views == "turn" else masks
+    keeps = keeps_per_step(settings)
+    return keeps / batch.views if settings.views == "turn" else keeps

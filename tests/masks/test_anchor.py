@@ -71,7 +71,7 @@ class TestLogOdds:
 
     def test_the_complement_need_not_fall_below_the_floor(self, tiny):
         batch, target = tiny[1], torch.zeros(3, dtype=torch.long)
-        how = replace(DEFAULT, sigma_weight=0.0)
+        how = replace(DEFAULT, draws=1, sigma_weight=0.0)
         floor = torch.full((3, 1), 0.5, dtype=batch.dtype)
         problem = Problem(batch, target, how, floor)
         low, lower = (torch.zeros((2, batch.size[0], batch.classes), dtype=batch.dtype) for _ in range(2))

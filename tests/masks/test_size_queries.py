@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 import torch
 from families import tokenizer_of
@@ -10,7 +12,7 @@ from masks.test_words_and_spans import CLAUSE, EVIDENCE, FILLER, SpreadModel, ba
 
 import rationales
 from rationales.masks import postprocess, sizes
-from rationales.masks.settings import CLAUSES, DEFAULT
+from rationales.masks.settings import CLAUSES, DEFAULT, IMAGE
 from rationales.masks.sizes import (
     SelectionProbabilities,
     best_size,
@@ -127,3 +129,50 @@ def test_equal_selections_are_asked_about_once(rows):
     assert count == 2  # the rows of the first two texts
     torch.testing.assert_close(first[:, :2], expected[:2].expand(3, -1), atol=1e-6, rtol=0)
     assert first[:, 2].tolist() == [0.25] * 3
+
+
+class TestGrids:
+    """Sizes of image rationales, asked about one after the other."""
+
+    @pytest.fixture
+    def images(self):
+        pytest.importorskip("PIL")
+        from models.image.test_model import detector, scene
+
+        model = detector(baselines=("black", "mean"))
+        pixels = [scene(left=left, seed=seed) for seed, left in enumerate((2, 14, 20))]
+        return model, model.batch(model.encode([model.read(image, None) for image in pixels]))
+
+    @staticmethod
+    def orders_of(batch, seed):
+        """(M, n): noise, and in the first two images a higher value, the more the redder a pixel is."""
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randn((batch.masks, batch.size[1]), generator=generator)
+        redness = (batch.values[:, 0] - batch.values[:, 1]).flatten(1)
+        return order + torch.tensor([8.0, 3.0, 0.0])[:, None] * redness
+
+    @pytest.mark.parametrize("by_loss", [False, True])
+    @pytest.mark.parametrize("seed", range(4))
+    def test_the_same_choice_from_fewer_rows(self, images, seed, by_loss, rows):
+        model, batch = images
+        order, target = self.orders_of(batch, seed), torch.ones(batch.inputs, dtype=torch.long)
+        with model.frozen(), torch.no_grad():
+            rows.clear()
+            (everything,) = size_probabilities([order], batch, target, size_candidates(batch))
+            rows_of_everything = sum(rows)
+            rows.clear()
+            in_turn = best_size(order, batch, target, IMAGE, by_loss=by_loss)
+            assert sum(rows) < rows_of_everything
+            at_once = best_size(order, batch, target, IMAGE, everything, by_loss)
+        for spec in fields(in_turn):
+            torch.testing.assert_close(getattr(in_turn, spec.name), getattr(at_once, spec.name))
+
+    def test_an_image_alone_has_the_choice_that_it_has_in_a_batch(self, images):
+        model, batch = images
+        order, target = self.orders_of(batch, 0), torch.ones(batch.inputs, dtype=torch.long)
+        with model.frozen(), torch.no_grad():
+            together = best_size(order, batch, target, IMAGE)
+            for number in range(batch.inputs):
+                alone = best_size(order[number : number + 1], batch.take([number]), target[:1], IMAGE)
+                torch.testing.assert_close(alone.size, together.size[number : number + 1])
+                assert alone.sufficient[0] == together.sufficient[number]

@@ -21,8 +21,9 @@ from rationales.models.text.filler_files import FILLERS, load_filler
 from zoo.paper_models import classifiers, report, train
 from zoo.paper_models.cloze import Special, cloze_figures
 from zoo.paper_models.delta_files import low_rank_change, save_delta, state_of
+from zoo.paper_models.excerpts import excerpt, excerpt_files
 from zoo.paper_models.fillers import UNSEEN, fresh_filler, mask_tokens, open_filler
-from zoo.paper_models.pack import SharedWords, evidence_alone
+from zoo.paper_models.pack import SharedWords
 from zoo.paper_models.storage import load_rows, pack_encoder, save_rows, to_device, token_rows, unpack_encoder
 
 SPECIAL = Special(pad=0, cls=2, sep=3, mask=4, vocabulary=50)
@@ -52,7 +53,9 @@ def carry(encoder, tmp_path_factory):
     singles = "movies-train movies-val movies-test sst2-train sst2-dev sst-dev sst-test short-text esnli-unseen "
     for name in (singles + "passages-text passages-unseen imdb-unseen imdb-text").split():
         save_rows(single, folder / "tokens", name)
-    for name in ("esnli-train", "esnli-test", "multirc-train", "multirc-evidence", "multirc-test"):
+    for name in ("esnli-train", "esnli-test", "multirc-train", "multirc-test"):
+        save_rows(paired, folder / "tokens", name)
+    for name in excerpt_files():
         save_rows(paired, folder / "tokens", name)
     pack_encoder(encoder, folder / "minilm")
     return folder
@@ -222,29 +225,32 @@ class TestFigures:
         assert not (tmp_path / "classifiers.tar").exists()
         assert "not stored" in train.table(results)
 
-    def test_evidence_is_learned_first_and_only_that_of_training_passages(self, carry, encoder, tmp_path, monkeypatch):
+    def test_excerpts_of_training_passages_alone_are_learned_first(self, carry, encoder, tmp_path, monkeypatch):
         fits = []
 
-        def record(_model, rows, validation, setting, *_):
-            fits.append((set(rows.group.tolist()), validation is None, setting.epochs))
-            return [] if validation is None else [0.5]
+        def record(_model, epochs, *_):
+            fits.append([set(rows.group.tolist()) for rows in epochs])
+            return [0.5]
 
         monkeypatch.setattr(classifiers, "fit", record)
         monkeypatch.setattr(classifiers, "confirmation", lambda *_: {"significant": False})
         task = classifiers.Task(
             "minilm-multirc", ("false", "true"), "multirc-train", ("multirc-test",),
-            (classifiers.Setting(1e-4, 2, 2, evidence_epochs=3),), evidence="multirc-evidence", confirmed=True,
+            (classifiers.Setting(1e-4, 2, 2, excerpts=excerpt_files()[:2]),), confirmed=True,
         )  # fmt: skip
         classifiers.train_classifier(task, carry, encoder, tmp_path, torch.device("cpu"), minutes=1, seed=0)
-        (evidence_groups, no_choice, epochs), (groups, *_) = fits
-        assert evidence_groups == groups < {0, 1, 2, 3}
-        assert no_choice
-        assert epochs == 3
+        ((*of_excerpts, groups, groups_again),) = fits
+        assert of_excerpts == [groups, groups]
+        assert groups == groups_again < {0, 1, 2, 3}
 
-    def test_the_evidence_of_an_example_is_what_people_marked(self):
-        example = Example("0", "One. Two. Three.", "true", ((0, 4), (10, 16)), pair="Which? || Two")
-        assert evidence_alone(example).text == "One. Three."
-        assert evidence_alone(example).pair == example.pair
+    def test_an_excerpt_has_the_marked_sentences_and_as_many_others_in_their_order(self):
+        text = "One.\nTwo.\nThree.\nFour."
+        example = Example("0", text, "true", ((0, 4), (11, 15)), pair="Which? || Two")
+        rng = np.random.default_rng(0)
+        assert excerpt(example, 0, rng).text == "One.\nThree."
+        assert {excerpt(example, 1, rng).text for _ in range(20)} == {"One.\nTwo.\nThree.", "One.\nThree.\nFour."}
+        assert excerpt(example, 5, rng).text == text
+        assert excerpt(example, 5, rng).pair == example.pair
 
     def test_training_starts_from_the_encoder_of_another_classifier(self, encoder, tmp_path):
         torch.manual_seed(0)

@@ -7,6 +7,7 @@ by its largest components. Settings, epochs and ranks are chosen on validation d
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from rationales.models.delta import DELTA_FILE, DELTA_FOLDER, load_delta
 from zoo.fit import half_precision, update
 from zoo.pace import Pace
 from zoo.paper_models.delta_files import cut, low_rank_change, restore, save_delta, state_of
+from zoo.paper_models.excerpts import excerpt_files
 from zoo.paper_models.storage import Array, TokenRows, load_rows, to_device
 
 RANKS = (16, 32, 56)  # the first that is good enough is stored
@@ -31,7 +33,6 @@ CONFIRMATION_SHARE = 0.16  # of the groups, for the choice of a setting and as m
 SIGNIFICANT = 0.05
 CHECKED_TEXTS = 2000  # on which ranks are compared where nothing was held out: training texts, labels unread
 TRAINING_SHARE = 0.8  # of an item's minutes; the remainder is for validation, compression and tests
-EVIDENCE_SHARE = 0.4  # of a setting's minutes, at most, for the epochs on the evidence alone
 EVALUATION_ROWS = 128
 TINY_ROWS = 6  # of each file, in a dry run
 SINGLE_PRECISION_TOKENS = 128  # short rows are limited by the number of kernels; casts would only add to them
@@ -46,7 +47,7 @@ class Setting:
     batch: int
     start: str = ""  # stored classifier whose encoder training starts from; "": the pretrained encoder
     seed: int = 0  # added to the seed of the run
-    evidence_epochs: int = 0  # on the sentences that people marked alone, before the epochs on complete texts
+    excerpts: tuple[str, ...] = ()  # files of shorter texts, an epoch of each before the epochs on complete texts
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class Task:
     settings: tuple[Setting, ...]
     validation: str | None = None  # a file; None: a share of the training file, if there is anything to choose
     ranks: tuple[int, ...] = RANKS
-    evidence: str = ""  # the training file with the marked sentences as texts
     confirmed: bool = False  # whether it is stored only if it beats the most frequent label on further groups
 
 
@@ -73,8 +73,8 @@ TASKS = (
          (Setting(2e-5, 3, 32), Setting(1e-4, 6, 32))),
     Task("minilm-multirc", ("false", "true"), "multirc-train", ("multirc-test",),
          (Setting(2e-5, 3, 8),
-          Setting(5e-5, 2, 16, "minilm-esnli", evidence_epochs=3)),
-         evidence="multirc-evidence", confirmed=True),
+          Setting(5e-5, 1, 16, "minilm-esnli", excerpts=excerpt_files())),
+         confirmed=True),
 )  # fmt: skip
 
 
@@ -153,18 +153,23 @@ def accuracy(model: nn.Module, rows: TokenRows, pad: int, segmented: bool) -> fl
 
 
 def fit(
-    model: nn.Module, rows: TokenRows, validation: TokenRows | None, setting: Setting, pace: Pace, pad: int,
+    model: nn.Module, epochs: Sequence[TokenRows], validation: TokenRows | None, setting: Setting, pace: Pace, pad: int,
     segmented: bool, rng: np.random.Generator,
 ) -> list[float]:  # fmt: skip
-    """Fine-tune in place; with validation rows the best epoch's weights stay. Returns the accuracy of each epoch."""
+    """Fine-tune in place on the rows of each epoch; with validation rows the best epoch's weights stay.
+
+    Returns the accuracy after each epoch.
+    """
     device = next(model.parameters()).device
-    on_device = to_device(rows, device, pad)
     optimiser = adam(model, setting.rate)
     history: list[float] = []
     best = None
-    short = device.type == "cuda" and on_device.ids.shape[1] <= SINGLE_PRECISION_TOKENS
+    on_device, rows_on_device = None, None
     pace.begin()
-    for _ in range(setting.epochs):
+    for rows in epochs:
+        if on_device is None or rows is not rows_on_device:
+            on_device, rows_on_device = to_device(rows, device, pad), rows
+        short = device.type == "cuda" and on_device.ids.shape[1] <= SINGLE_PRECISION_TOKENS
         order = rng.permutation(len(rows))
         model.train()
         for first in range(0, len(rows), setting.batch):
@@ -187,8 +192,15 @@ def fit(
     return history
 
 
-def steps_of(rows: TokenRows, setting: Setting) -> int:
-    return setting.epochs * -(-len(rows) // setting.batch)
+def rows_of_epochs(setting: Setting, rows: TokenRows, tokens: Path, limit: int | None) -> list[TokenRows]:
+    """The rows of every epoch: those of the excerpts, of the same groups as `rows`, then `rows`."""
+    excerpts = [load_rows(tokens, name, limit) for name in setting.excerpts]
+    of_groups = [excerpt.select(np.flatnonzero(np.isin(excerpt.group, rows.group))) for excerpt in excerpts]
+    return [*of_groups, *[rows] * setting.epochs]
+
+
+def steps_of(epochs: Sequence[TokenRows], setting: Setting) -> int:
+    return sum(-(-len(rows) // setting.batch) for rows in epochs)
 
 
 def train_classifier(
@@ -215,12 +227,13 @@ def train_classifier(
         validation, further = split_groups(held_out, 0.5, rng)
     elif len(settings) > 1:
         rows, validation = split_groups(rows, VALIDATION_SHARE, rng)
-    all_steps = sum(steps_of(rows, setting) for setting in settings)
+    epochs_of = [rows_of_epochs(setting, rows, data / "tokens", limit) for setting in settings]
+    all_steps = sum(steps_of(epochs, setting) for epochs, setting in zip(epochs_of, settings, strict=True))
     initial: dict[str, Tensor] = {}
     best: dict[str, Any] = {"validation": -1.0}
     tried = []
     model = None
-    for setting in settings:
+    for setting, epochs in zip(settings, epochs_of, strict=True):
         torch.manual_seed(seed + setting.seed)
         model = fresh_classifier(encoder, task.labels).to(device)
         if device.type == "cpu":
@@ -228,18 +241,10 @@ def train_classifier(
         fresh = state_of(model)  # what the change is of: the encoder's weights are those of every setting
         if setting.start:
             start_from(model, start_folder(setting.start, out), encoder)
-        steps = 3 if tiny else steps_of(rows, setting)
-        minutes_of_setting = TRAINING_SHARE * minutes * steps_of(rows, setting) / all_steps
-        pace = Pace(task.name, steps, minutes_of_setting)
+        steps = 3 if tiny else steps_of(epochs, setting)
+        pace = Pace(task.name, steps, TRAINING_SHARE * minutes * steps_of(epochs, setting) / all_steps)
         torch.set_float32_matmul_precision("high")
-        if setting.evidence_epochs:
-            evidence = load_rows(data / "tokens", task.evidence, limit)
-            evidence = evidence.select(np.flatnonzero(np.isin(evidence.group, rows.group)))
-            warm_up = replace(setting, epochs=setting.evidence_epochs)
-            evidence_steps = 3 if tiny else steps_of(evidence, warm_up)
-            evidence_pace = Pace(f"{task.name}, evidence", evidence_steps, EVIDENCE_SHARE * minutes_of_setting)
-            fit(model, evidence, None, warm_up, evidence_pace, pad, segmented, rng)
-        history = fit(model, rows, validation, setting, pace, pad, segmented, rng)
+        history = fit(model, epochs, validation, setting, pace, pad, segmented, rng)
         torch.set_float32_matmul_precision("highest")
         figure = max(history, default=0.0)
         tried.append({**asdict(setting), "steps": pace.step, "of": steps, "validation by epoch": history})

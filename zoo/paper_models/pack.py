@@ -10,16 +10,17 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import AutoTokenizer
 
 from rationales.data.example import Example
 from rationales.data.reading import read_data
 from zoo.evaluate import segments
 from zoo.overlap import Protected, grams
+from zoo.paper_models.excerpts import OTHER_SENTENCES, excerpt, excerpt_files
 from zoo.paper_models.storage import TokenRows, pack_encoder, save_rows, token_rows
 from zoo.text import Text, normalised_words, read_imdb
 
@@ -150,17 +151,14 @@ def pack_sentences(packer: Packer, trees: dict[str, list[Example]], protected: P
 
 
 def pack_pairs(packer: Packer) -> None:
-    """e-SNLI and MultiRC: the smaller file to train on, the test file; of MultiRC also the evidence of the former."""
+    """e-SNLI and MultiRC: the smaller file to train on, the test file; of MultiRC also excerpts of the former."""
     for name, task, training_split in (("e-snli-l2", "esnli", "dev"), ("eraser-multirc", "multirc", "val")):
         for purpose, split in (("train", training_split), ("test", "test")):
             packer.write(f"{task}-{purpose}", classified_rows(packer.tokenizer, packer.examples(name, split), task))
-    evidence = [evidence_alone(example) for example in packer.examples("eraser-multirc", "val")]
-    packer.write("multirc-evidence", classified_rows(packer.tokenizer, evidence, "multirc"))
-
-
-def evidence_alone(example: Example) -> Example:
-    """The example with the sentences that people marked as its text."""
-    return replace(example, text=" ".join(example.text[begin:end] for begin, end in example.spans), spans=())
+    passages, rng = packer.examples("eraser-multirc", "val"), np.random.default_rng(SEED)
+    for name, count in zip(excerpt_files(), OTHER_SENTENCES, strict=True):
+        excerpts = [excerpt(example, count, rng) for example in passages]
+        packer.write(name, classified_rows(packer.tokenizer, excerpts, "multirc"))
 
 
 def pack_short_texts(packer: Packer, sentences: Sequence[str]) -> None:

@@ -26,9 +26,9 @@ OVERLAP = 2.5  # initial sigma in cells: the kernel's value at the next cell is 
 class MaskSettings:
     """Settings of MaRC; the defaults are the `default` preset."""
 
-    steps: int = option(50, "largest number of optimisation steps")
+    steps: int = option(18, "largest number of optimisation steps")
     stop: str = option("steps", "rule that ends an input's optimisation", "steps", "plateau", "paper", "paper-images")
-    learning_rate: float = option(0.08, "learning rate of Adam")
+    learning_rate: float = option(0.12, "learning rate of Adam")
     schedule: str = option("cosine", "learning rate over the steps: constant, or falling to 0", "constant", "cosine")
     weight_decay: float = option(0.01, "weight decay of Adam (decoupled)")
     initial_w: float = option(0.0, "initial w of every unit")
@@ -85,10 +85,12 @@ class MaskSettings:
     mask_form: str = option(
         "log", "loss of the mask itself: -log p, -p, or minus the log-odds", "log", "linear", "log-odds"
     )
-    draws: int = option(1, "mask sizes that are drawn in every step; their mean loss counts")
+    draws: int = option(2, "mask sizes that are drawn in every step; their mean loss counts")
     level_power: float = option(1.0, "exponent of the uniform number that a size is drawn from; above 1: small sizes")
     softness: float = option(0.6, "at a drawn size: softness of the mask's edge, in standard deviations of the field")
-    warmup_steps: int = option(20, "first steps, which only collect the gradient that w then starts from")
+    warmup_steps: int = option(
+        6, "first steps, which only collect the gradient that w then starts from; at most a third of all steps"
+    )
     warmup_scale: float = option(1.0, "standard deviation of w after the warm-up")
     shaping: str = option(
         "spans",
@@ -147,8 +149,9 @@ DEFAULT = MaskSettings()
 _UNSHAPED = replace(DEFAULT, anchor=0.0, halo=0.0, shrink=0.0, closing=0)
 # The words that decide, at any length, and no spans around them (docs/marc.md).
 WORDS = _UNSHAPED
-# One Gaussian field for the scores and the rationale, shaped as people mark clauses.
-CLAUSES = replace(DEFAULT, field="gaussian", shaping="scores")
+# One Gaussian field for the scores and the rationale, shaped as people mark clauses. Its widths need many small steps.
+_SMALL_STEPS = replace(DEFAULT, steps=50, draws=1, learning_rate=0.08, warmup_steps=20)
+CLAUSES = replace(_SMALL_STEPS, field="gaussian", shaping="scores")
 # One mask, whose size the sparsity term decides, from a uniform start, as in the paper.
 _MASK_LOSS = replace(
     _UNSHAPED,
@@ -158,6 +161,7 @@ _MASK_LOSS = replace(
     level_weight=0.0,
     level_form="log",
     softness=0.3,
+    draws=1,
     warmup_steps=0,
 )
 ONE_MASK = replace(_MASK_LOSS, steps=80, stop="plateau", learning_rate=0.1, initial_w=1.2, initial_sigma=2.0)

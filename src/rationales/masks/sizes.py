@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -100,7 +101,9 @@ def best_size(
     loss, whether they suffice or not.
     """
     candidates = size_candidates(batch)
-    if probabilities is None:
+    if probabilities is None and batch.pixel_grid is not None and batch.device.type == "cpu":
+        probabilities = grid_probabilities_in_turn(order, batch, target, settings, by_loss)
+    elif probabilities is None:
         (probabilities,) = size_probabilities([order], batch, target, candidates)
     kept, left, full = probabilities.kept, probabilities.left, probabilities.full
     loss, plain_loss = size_losses(probabilities, batch, settings)
@@ -143,11 +146,7 @@ def size_probabilities(
     orders: Sequence[Tensor], batch: Batch, target: Tensor, candidates: Tensor
 ) -> list[SizeProbabilities]:
     """Probabilities for each of these orders (M, n), in rationales of the sizes `candidates` (sizes, I)."""
-
-    def predict(keeps: Tensor) -> Tensor:
-        return batch.predict(keeps.to(batch.dtype)).gather(-1, target.expand(len(keeps), -1)[..., None]).squeeze(-1)
-
-    real = batch.rows.real
+    predict, real = partial(_target_probabilities, batch, target), batch.rows.real
     if batch.pixel_grid is not None:  # masks of images are large: as many sizes at a time as memory is set aside for
         at_once = max(1, GRID_KEEPS_AT_ONCE.get(batch.device.type, 0) // (2 * real.numel()))
         full, empty = predict(torch.stack([real, torch.zeros_like(real)]))
@@ -164,6 +163,43 @@ def size_probabilities(
     by_keep = _once_each(predict, torch.cat([*sides, real[None], torch.zeros_like(real[None])]))
     by_side = by_keep[:-2].view(len(orders), 2, len(candidates), -1)
     return [SizeProbabilities(kept, left, by_keep[-2], by_keep[-1]) for kept, left in by_side]
+
+
+def _target_probabilities(batch: Batch, target: Tensor, keeps: Tensor) -> Tensor:
+    """(K, I): probability of the target under keeps (K, S, n)."""
+    return batch.predict(keeps.to(batch.dtype)).gather(-1, target.expand(len(keeps), -1)[..., None]).squeeze(-1)
+
+
+def grid_probabilities_in_turn(
+    order: Tensor, batch: Batch, target: Tensor, settings: MaskSettings, by_loss: bool = False
+) -> SizeProbabilities:
+    """What `best_size` needs for this order (M, n) of pixels, from as few complements as the choice allows.
+
+    One size after the other, since masks of images are large. A complement that no choice depends on has the
+    probability 1.
+    """
+    real = batch.rows.real
+    thresholds = size_thresholds(order, batch, size_candidates(batch))
+    full, empty = _target_probabilities(batch, target, torch.stack([real, torch.zeros_like(real)]))
+
+    def keep_at(size: int) -> Tensor:
+        return rationale_keeps(order, batch, thresholds[size : size + 1])
+
+    kept = torch.cat([_target_probabilities(batch, target, keep_at(size)) for size in range(len(thresholds))])
+    probabilities = SizeProbabilities(kept, torch.zeros_like(kept), full, empty)
+    possible = torch.ones_like(kept, dtype=torch.bool) if by_loss else sufficient_sizes(probabilities, batch)
+    lowest_loss, _ = size_losses(probabilities, batch, settings)  # with nothing in the complement
+    left, best = torch.ones_like(kept), torch.full_like(full, torch.inf)
+    for size in range(len(kept)):  # from the smallest on
+        due = possible[size] & (lowest_loss[size] <= best + LOSS_SLACK)
+        if not due.any():
+            continue
+        complement = _target_probabilities(batch, target, ~keep_at(size) & real)[0]
+        left[size] = torch.where(due, complement, 1.0)
+        loss, _ = size_losses(replace(probabilities, left=left), batch, settings)
+        consistent = due & (left[size] < full)
+        best = torch.where(consistent, torch.minimum(best, loss[size]), best)
+    return replace(probabilities, left=left)
 
 
 def size_thresholds(order: Tensor, batch: Batch, candidates: Tensor) -> Tensor:

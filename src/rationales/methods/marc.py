@@ -21,10 +21,10 @@ FULL_MASK, EMPTY_MASK = 0.9, 0.1  # mean keep above, or largest keep below: the 
 MIN_SCORE_RANGE = 1e-3  # scores within a smaller range do not distinguish units
 LARGE_SHARE, MIN_NOTED_UNITS = 0.7, 10  # a rationale of this share, in an input of at least so many units, is noted
 # `movement` above this: the gradients of successive steps still agree (docs/marc.md says how the limits were chosen).
-STEADY_MOVEMENT = {"gaussian": 0.45, "free": 0.35, "upsampled": 0.6, "max-convolution": 0.6}
+STEADY_MOVEMENT = {"gaussian": 0.45, "free": 0.43, "upsampled": 0.6, "max-convolution": 0.6}
 # Roughness from which a mask is noise or alternates (docs/marc.md says how the limits were found). On a line a word
 # that differs from its neighbours is as rough as noise (1.5), so only alternation is noted there, in longer inputs.
-ROUGH_GRID, ROUGH_LINE, MIN_ROUGH_UNITS = 0.9, 2.8, 20
+ROUGH_GRID, ROUGH_LINE, MIN_ROUGH_UNITS = 0.9, 2.75, 20
 
 
 @dataclass(frozen=True)
