@@ -21,7 +21,7 @@ EXAMPLES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (  # name, heading
     (
         "negation",
         "A negation",
-        "Not a good film, whatever the posters say, and certainly not a kind one.",
+        "I did not laugh once, and I never cared who won.",
         ("marc", "integrated-gradients"),
     ),
     (
