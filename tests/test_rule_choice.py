@@ -15,9 +15,10 @@ from torch import nn
 
 import rationales
 from rationales.masks import sizes
+from rationales.masks.sizes import LARGEST_SHARE, MIN_CAPPED_UNITS
 from rationales.models.image.loading import from_module
 from rationales.pipeline import selection
-from rationales.pipeline.selection import LARGEST_SHARE, MIN_CAPPED_UNITS, SUFFICIENT, choose_rules
+from rationales.pipeline.selection import SUFFICIENT, choose_rules
 from rationales.rationale import Rule, by_label
 
 SIDE = 12

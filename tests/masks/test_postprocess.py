@@ -120,7 +120,8 @@ class TestSize:
 
     def test_where_none_restores_enough_evidence_nine_tenths_of_the_probability_are_enough(self, model):
         """A very certain prediction and an uncertain baseline: 0.8 of the log-odds are out of reach."""
-        batch, z, target = ready(model, SHORT, joke=5.0)
+        batch, z, target = ready(model, SHORT)
+        z[0] = torch.arange(len(WORDS), 0, -1)
         full, empty = torch.tensor([0.98]), torch.tensor([0.02])
         kept = torch.linspace(0.2, 0.9, len(SIZES))[:, None]
         left = torch.full((len(SIZES), 1), 0.4)
@@ -130,6 +131,19 @@ class TestSize:
         )
         smallest = next(size for size, alone in zip(SIZES, kept[:, 0].tolist(), strict=True) if alone >= 0.9 * 0.98)
         assert float(choice.size[0]) >= smallest
+
+    def test_nearly_all_of_a_text_never_suffices(self, model):
+        """The largest size, 0.8, is the whole text where all words but one have the same value."""
+        batch, z, target = ready(model, SHORT, joke=5.0)
+        full, empty = torch.tensor([0.95]), torch.tensor([0.5])
+        kept, left = torch.full((len(SIZES), 1), 0.87), torch.full((len(SIZES), 1), 0.4)
+        kept[-1] = 0.95
+        probabilities = SizeProbabilities(kept, left, full, empty)
+        assert (kept >= required_probability(full, empty)).flatten().tolist() == [False] * (len(SIZES) - 1) + [True]
+        equal = best_size(z, batch, target, DEFAULT, probabilities)
+        distinct = best_size(torch.arange(len(WORDS), 0, -1.0)[None], batch, target, DEFAULT, probabilities)
+        assert float(distinct.size[0]) == pytest.approx(SIZES[-1])
+        assert float(equal.size[0]) < SIZES[-1]
 
     def test_scores_keep_the_order(self, model):
         batch, z, target = ready(model, LONG, joke=5.0, bridge=3.0, laughed=1.0)

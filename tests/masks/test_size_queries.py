@@ -76,7 +76,7 @@ def test_the_same_scores_from_fewer_rows(batch, seed, monkeypatch, rows):
         counts.append(sum(rows))
     for in_turn, at_once in zip(*results, strict=True):
         torch.testing.assert_close(in_turn, at_once, atol=1e-6, rtol=0)
-    assert counts[0] < 0.7 * counts[1]
+    assert counts[0] < 0.8 * counts[1]
     alone = batch.take([0])
     monkeypatch.setattr(sizes, "MIN_COST", 0)
     lone_scores = postprocess.words_and_spans(z[:1], gradient[:1], alone, target[:1], DEFAULT)

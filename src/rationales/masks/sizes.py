@@ -36,6 +36,8 @@ MIN_SIZE = 0.05
 GRID_SIZES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 SUFFICIENT, ALWAYS_SUFFICIENT = 0.9, 0.99  # of the target's probability in the full input: necessary, and always enough
 EVIDENCE_SHARE = 0.8  # of the log-odds between baseline and full input, so that a second cause is not left out
+LARGEST_SHARE = 0.85  # of a text's units; a larger selection is nearly the text itself
+MIN_CAPPED_UNITS = 10  # in shorter texts every word may be needed
 LOST_TARGET_SHARE = 0.5  # of the target's probability in the full input: a complement below has lost the target
 LOGIT_EPSILON = 1e-6  # of torch.logit
 CUT_SOFTNESS = 0.1  # softness of the edge at which a rationale is cut, in standard deviations
@@ -89,10 +91,10 @@ def best_size(
 
     A rationale suffices if the target has `SUFFICIENT` of its probability in the full input, and `EVIDENCE_SHARE` of
     its log-odds or `ALWAYS_SUFFICIENT` of its probability; in texts where no size has either of the latter, the former
-    is enough. A size whose complement has the full probability contradicts the rationale and is selected only where no
-    other suffices. Where none suffices, as in models that drift to their prior as soon as many words are replaced, all
-    sizes are compared by their loss; of images it is the size of highest probability, since their hard edges disturb a
-    model.
+    is enough. Nearly all of a text (`LARGEST_SHARE`) restores everything and explains nothing: it never suffices. A
+    size whose complement has the full probability contradicts the rationale: it is selected if no other suffices.
+    Where none suffices, as in models that drift to their prior as soon as many words are replaced, all sizes are
+    compared by their loss; of images it is the size of highest probability, since their hard edges disturb a model.
 
     Without clause shaping, a complement below `LOST_TARGET_SHARE` counts as empty: weak evidence is everywhere, and a
     rationale with all of it would hide the word that decides.
@@ -107,7 +109,7 @@ def best_size(
         (probabilities,) = size_probabilities([order], batch, target, candidates)
     kept, left, full = probabilities.kept, probabilities.left, probabilities.full
     loss, plain_loss = size_losses(probabilities, batch, settings)
-    enough = torch.ones_like(kept, dtype=torch.bool) if by_loss else sufficient_sizes(probabilities, batch)
+    enough = torch.ones_like(kept, dtype=torch.bool) if by_loss else sufficient_sizes(probabilities, batch, order)
     consistent = enough & (left < full)
     enough = torch.where(consistent.any(0), consistent, enough)
     if batch.pixel_grid is None:
@@ -187,7 +189,7 @@ def grid_probabilities_in_turn(
 
     kept = torch.cat([_target_probabilities(batch, target, keep_at(size)) for size in range(len(thresholds))])
     probabilities = SizeProbabilities(kept, torch.zeros_like(kept), full, empty)
-    possible = torch.ones_like(kept, dtype=torch.bool) if by_loss else sufficient_sizes(probabilities, batch)
+    possible = torch.ones_like(kept, dtype=torch.bool) if by_loss else sufficient_sizes(probabilities, batch, order)
     lowest_loss, _ = size_losses(probabilities, batch, settings)  # with nothing in the complement
     left, best = torch.ones_like(kept), torch.full_like(full, torch.inf)
     for size in range(len(kept)):  # from the smallest on
@@ -220,12 +222,26 @@ def _once_each(predict: Callable[[Tensor], Tensor], keeps: Tensor) -> Tensor:
     return predict(distinct)[number]
 
 
-def sufficient_sizes(probabilities: SizeProbabilities, batch: Batch) -> Tensor:
-    """(sizes, I) bool: rationales that suffice; where none of a text restores enough evidence, by probability alone."""
+def sufficient_sizes(probabilities: SizeProbabilities, batch: Batch, order: Tensor) -> Tensor:
+    """(sizes, I) bool: rationales of this order (M, n) that suffice.
+
+    Where none of a text restores enough evidence, the probability alone decides. Nearly all of a text never suffices.
+    """
     restored = probabilities.kept >= required_probability(probabilities.full, probabilities.empty)
     if batch.pixel_grid is not None:
         return restored
-    return torch.where(restored.any(0), restored, probabilities.kept >= SUFFICIENT * probabilities.full)
+    keeps = rationale_keeps(order, batch, size_thresholds(order, batch, size_candidates(batch)))
+    capped = ~nearly_all(keeps, batch)
+    restored = restored & capped
+    return torch.where(restored.any(0), restored, capped & (probabilities.kept >= SUFFICIENT * probabilities.full))
+
+
+def nearly_all(keeps: Tensor, batch: Batch) -> Tensor:
+    """(K, I) bool: selections keeps (K, S, n) of more than `LARGEST_SHARE` of a text of `MIN_CAPPED_UNITS` or more."""
+    count = unit_count(batch)
+    selected = (keeps * batch.rows.blend * batch.rows.real).sum(-1)  # (K, S)
+    share = selected.new_zeros(len(keeps), batch.inputs).index_add(1, batch.rows.input, selected) / count
+    return (count >= MIN_CAPPED_UNITS) & (share > LARGEST_SHARE)
 
 
 def required_probability(full: Tensor, empty: Tensor) -> Tensor:
@@ -278,7 +294,7 @@ def needed_probabilities(
     full, empty = selections.ask(torch.stack([real, torch.zeros_like(real)]), inputs.expand(2, -1), 0.0)
     kept = selections.ask(keep, inputs.expand(len(keep), -1), 0.0)
     probabilities = SizeProbabilities(kept, torch.zeros_like(kept), full, empty)
-    enough = sufficient_sizes(probabilities, batch)
+    enough = sufficient_sizes(probabilities, batch, order)
     possible = (enough | ~enough.any(0) | by_loss) & inputs  # where none suffices, all are compared
     lowest_loss, _ = size_losses(probabilities, batch, settings)  # with nothing in the complement
     left, best = torch.ones_like(kept), torch.full_like(full, torch.inf)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rationales.errors import OptionError
 from rationales.masks.objective import complement_term, squeeze, sufficiency_term
+from rationales.masks.sizes import LARGEST_SHARE, MIN_CAPPED_UNITS
 from rationales.models.batch import Batch
 from rationales.models.batch.rows import Part
 from rationales.models.kinds import kind_named
@@ -19,8 +20,6 @@ from rationales.rationale import Curve, Note, Rule, by_label
 SUFFICIENT = 0.9  # a rationale alone should give the target this share of its probability for the full input
 INSUFFICIENT = 0.5  # below this share there is a note
 INFORMATIVE = 0.7  # a baseline that gives the target this probability is not uninformative
-LARGEST_SHARE = 0.85  # of a text's units; a larger selection is nearly the text itself
-MIN_CAPPED_UNITS = 10  # in shorter texts every word may be needed
 REDUNDANT = 0.9  # a complement with this share of the full input's probability shows that the rationale is not needed
 
 
