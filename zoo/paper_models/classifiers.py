@@ -29,7 +29,7 @@ from zoo.paper_models.storage import Array, TokenRows, load_rows, to_device
 RANKS = (16, 32, 56)  # the first that is good enough is stored
 AGREEMENT = 0.99  # share of validation texts on which the stored model must predict the label of the trained one
 VALIDATION_SHARE = 0.1  # of the groups of a training file without a validation file of its own
-CONFIRMATION_SHARE = 0.16  # of the groups, for the choice of a setting and as much again to confirm it
+FEW_GROUPS_SHARE = 0.16  # the same where the groups are few and large
 SIGNIFICANT = 0.05
 CHECKED_TEXTS = 2000  # on which ranks are compared where nothing was held out: training texts, labels unread
 TRAINING_SHARE = 0.8  # of an item's minutes; the remainder is for validation, compression and tests
@@ -61,7 +61,7 @@ class Task:
     settings: tuple[Setting, ...]
     validation: str | None = None  # a file; None: a share of the training file, if there is anything to choose
     ranks: tuple[int, ...] = RANKS
-    confirmed: bool = False  # whether it is stored only if it beats the most frequent label on further groups
+    confirmed: bool = False  # whether it is stored only if it beats the most frequent label on the test files
 
 
 TASKS = (
@@ -219,14 +219,11 @@ def train_classifier(
     settings = [replace(setting, batch=2) for setting in task.settings] if tiny else list(task.settings)
     pad = AutoTokenizer.from_pretrained(encoder).pad_token_id
     segmented = task.name == "minilm-movies"
-    rows, validation, further = load_rows(data / "tokens", task.train, limit), None, None
+    rows, validation = load_rows(data / "tokens", task.train, limit), None
     if task.validation is not None:
         validation = load_rows(data / "tokens", task.validation, limit)
-    elif task.confirmed:
-        rows, held_out = split_groups(rows, max(2 * CONFIRMATION_SHARE, 2 / len(np.unique(rows.group))), rng)
-        validation, further = split_groups(held_out, 0.5, rng)
-    elif len(settings) > 1:
-        rows, validation = split_groups(rows, VALIDATION_SHARE, rng)
+    elif len(settings) > 1 or task.confirmed:
+        rows, validation = split_groups(rows, FEW_GROUPS_SHARE if task.confirmed else VALIDATION_SHARE, rng)
     epochs_of = [rows_of_epochs(setting, rows, data / "tokens", limit) for setting in settings]
     all_steps = sum(steps_of(epochs, setting) for epochs, setting in zip(epochs_of, settings, strict=True))
     initial: dict[str, Tensor] = {}
@@ -260,12 +257,13 @@ def train_classifier(
         "validation rows": None if validation is None else len(validation),
         "seed": seed,
     }
-    if further is not None:
-        figures["confirmation"] = confirmation(model, further, np.bincount(rows.label).argmax(), pad)
-        if not (figures["confirmation"]["significant"] or tiny):
+    tests = {name: load_rows(data / "tokens", name, limit) for name in task.tests}
+    if task.confirmed:
+        frequent = np.bincount(rows.label).argmax()
+        figures["confirmation"] = {name: confirmation(model, test, frequent, pad) for name, test in tests.items()}
+        if not (tiny or all(test["significant"] for test in figures["confirmation"].values())):
             return figures
     checked = validation if validation is not None else rows.select(rng.permutation(len(rows))[:CHECKED_TEXTS])
-    tests = {name: load_rows(data / "tokens", name, limit) for name in task.tests}
     trained = {name: accuracy(model, test, pad, segmented) for name, test in tests.items()}
     change = low_rank_change(initial, best["state"], max(task.ranks)) | head_of(model)
     stored, ranks, size = store_smallest(
