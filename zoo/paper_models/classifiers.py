@@ -164,11 +164,9 @@ def fit(
     optimiser = adam(model, setting.rate)
     history: list[float] = []
     best = None
-    on_device, rows_on_device = None, None
     pace.begin()
     for rows in epochs:
-        if on_device is None or rows is not rows_on_device:
-            on_device, rows_on_device = to_device(rows, device, pad), rows
+        on_device = to_device(rows, device, pad)
         short = device.type == "cuda" and on_device.ids.shape[1] <= SINGLE_PRECISION_TOKENS
         order = rng.permutation(len(rows))
         model.train()

@@ -92,7 +92,7 @@ def best_size(
     A rationale suffices if the target has `SUFFICIENT` of its probability in the full input, and `EVIDENCE_SHARE` of
     its log-odds or `ALWAYS_SUFFICIENT` of its probability; in texts where no size has either of the latter, the former
     is enough. Nearly all of a text (`LARGEST_SHARE`) restores everything and explains nothing: it never suffices. A
-    size whose complement has the full probability contradicts the rationale: it is selected if no other suffices.
+    size whose complement has the full probability contradicts the rationale: selected only if no other suffices.
     Where none suffices, as in models that drift to their prior as soon as many words are replaced, all sizes are
     compared by their loss; of images it is the size of highest probability, since their hard edges disturb a model.
 
