@@ -1,11 +1,13 @@
 """Adapters of a language model, Table 2 of the AML paper, a planted cause and a long document, on a GPU.
 
 python -m bench.prompt_tables adapters tables plant document steps --data DIR --out OUT --minutes 12
+python -m bench.prompt_tables tables --rows rt few-shot --data DIR --out PART       # one of several runs on a GPU
+python -m bench.prompt_tables --merge PART PART ... --out OUT                       # Table 2 of their rows
 python -m bench.prompt_tables tables --model FOLDER --data DIR --out OUT --tiny     # a dry run on a small model
 
 --data: folder of the data sets (SST-2, Rotten Tomatoes, IMDB, emotion; for the document ERASER's film reviews). --model
 is the language model, by default smollm2; with another one, tuned models are left out. Under --out: adapters/NAME,
-scenarios/*.json and table.md (aml-table2), plant.json, document.html, document.json, steps.tsv and log.txt, each
+scenarios/*.json and table-ROWS.md (aml-table2), plant.json, document.html, document.json, steps.tsv and log.txt, each
 written when it is there; a table is made anew after every row. Adapters are also copied to zoo/, where tables see them;
 --wait lets the tables of tuned models wait for those that another process trains.
 """
@@ -21,6 +23,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,7 @@ from bench.run_log import RunLog
 from rationales.data import read_data
 from rationales.evaluation.entries import MethodEntry
 from rationales.evaluation.sampling import evenly
-from rationales.evaluation.tables.table import compare_cells
+from rationales.evaluation.tables.table import Table, compare_cells
 from rationales.experiments.aml import table2
 from rationales.experiments.aml.decoders import (
     FEW_SHOT,
@@ -225,6 +228,26 @@ def make_tables(results: Results, names: Sequence[str]) -> None:
         write()
 
 
+def merge(parts: Sequence[Path], out: Path) -> None:
+    """Table 2 of the rows that several runs wrote; where two have the same row of a scenario, the first counts."""
+    tables: dict[DecoderScenario, Table] = {}
+    for scenario in scenarios_of([], other_model=False):
+        paths = [part / "scenarios" / f"{scenario.model_name}.json" for part in parts]
+        stored = [Table.from_json(path) for path in paths if path.is_file()]
+        if any(table.inputs != stored[0].inputs for table in stored):
+            raise SystemExit(f"the texts of {scenario.title} differ between the runs; merge runs with one --limit")
+        rows = {row.title: row for table in reversed(stored) for row in table.rows}
+        if rows:
+            ordered = tuple(rows[row.title] for row in ROWS.values() if row.title in rows)
+            tables[scenario] = replace(stored[0], rows=ordered)
+    if not tables:
+        raise SystemExit(f"no scenarios in {', '.join(map(str, parts))}; --merge takes the --out of earlier runs")
+    report = table2.report(tables, {}, 0.0)
+    out.mkdir(parents=True, exist_ok=True)
+    path = write_text(out / "table.md", report.to_markdown())
+    print(f"{len(tables)} scenarios, {len(report.table.rows)} rows: {path}")
+
+
 def accuracy(run: ScenarioRun) -> float:
     """Share of the scenario's texts whose label the model predicts."""
     model, examples = run.model, run.prepared.examples
@@ -367,8 +390,12 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=0.0, help="minutes that tables of tuned models wait for adapters")
     parser.add_argument("--limit", type=int, default=200, help="texts of a table")
     parser.add_argument("--gpu-share", type=float, help="of the free GPU memory, where several runs share a GPU")
+    parser.add_argument("--merge", type=Path, nargs="+", help="folders of earlier runs: Table 2 of all their rows")
     parser.add_argument("--tiny", action="store_true", help="a dry run: few texts, few steps")
     options = parser.parse_args()
+    if options.merge is not None and options.out is not None:
+        merge(options.merge, options.out)
+        return
     if options.out is None or options.data is None:
         print("prompt_tables: give --data and --out; skipped")
         return
