@@ -14,6 +14,8 @@ from language_models import LANGUAGE_MODELS, tiny_language_model
 import rationales
 from methods.keyword import keyword_model
 from rationales.errors import InputError, NotApplicableError, OptionError
+from rationales.methods.llm_ranking import LlmRanking
+from rationales.models.batch.execution import counted_passes
 from rationales.models.prompt.ranking import ranking_question, read_ranking
 
 TEMPLATE = "Review: {text}\nSentiment:"
@@ -117,6 +119,17 @@ class TestMethod:
         result = rationales.explain(model, TEXTS[0], method="llm-ranking")
         assert not result.scores.any()
         assert "no-ranking" in [note.kind for note in result.notes]
+
+    def test_each_token_of_the_reply_is_a_pass(self, monkeypatch):
+        model = loaded(max_position_embeddings=400)
+        script = Scripted(model.tokenizer, "rude, cold")
+        monkeypatch.setattr(model.language_model, "generate", script)
+        with torch.no_grad(), model.frozen():
+            batch = model.batch(model.encode([model.read(text, None) for text in TEXTS]))
+            with counted_passes() as passes:
+                LlmRanking().rankings(batch, torch.zeros(len(TEXTS), dtype=torch.long))
+        assert passes.forward == len(TEXTS) * len(script.ids)
+        assert passes.backward == 0
 
     def test_a_classifier_cannot_be_asked(self):
         with pytest.raises(NotApplicableError, match="asks a language model, and this model is none"):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rationales.errors import InputError
+from rationales.models.batch.execution import record_passes
 
 PROMPTS_AT_ONCE = 16
 
@@ -63,6 +64,7 @@ def _generate(language_model: Any, tokenizer: Any, rows: Sequence[Sequence[int]]
             num_beams=1,
             pad_token_id=padding,
         )
+    record_passes(output[:, longest:].numel(), output)  # a pass of a row for each new token
     generated: list[list[int]] = output[:, longest:].tolist()
     return generated
 
