@@ -30,11 +30,11 @@ import sys
 import tarfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -42,6 +42,7 @@ from rationales.data import Example, read_data
 from rationales.data.unmarked_texts import IMDB_SPLITS
 from rationales.evaluation.tables.table import Table
 from rationales.experiments.aml import table1, table3, table4, table5, table6
+from rationales.experiments.aml.decoders import DecoderScenario
 from rationales.experiments.aml.maskers import TEXTS, MaskerPlan
 from rationales.experiments.aml.row_specs import METRICS, ROWS, MethodRow, row_names, select_rows
 from rationales.experiments.aml.scenario_run import ScenarioRun, StudySettings, masker_folder
@@ -53,6 +54,8 @@ from rationales.masks.instant.training import TrainSettings
 from rationales.models.batch import execution
 from rationales.models.delta import ENCODER_PACKAGE
 from zoo.paper_models.storage import unpack_encoder
+
+AnyScenario = TypeVar("AnyScenario", Scenario, DecoderScenario)
 
 IMDB_ROWS = 10_000  # of the table of reviews
 TIMED_WORDS = 350  # of a test review, in Table 5
@@ -221,11 +224,11 @@ def run_table1(
     return table1.report(tables, time.monotonic() - started)
 
 
-def merge(out: Path, further: Sequence[Path] = ()) -> ExperimentReport:
-    """Report of Table 1 from the stored rows of these --out folders; a row in several folders is that of the first."""
-    tables: dict[Scenario, Table] = {}
-    for scenario in choose_scenarios(None).scenarios():
-        paths = [folder / "scenarios" / f"{scenario.model_name}.json" for folder in (out, *further)]
+def merged_tables(scenarios: Iterable[AnyScenario], folders: Sequence[Path]) -> dict[AnyScenario, Table]:
+    """The stored rows of these --out folders, by scenario; a row in several folders is that of the first."""
+    tables: dict[AnyScenario, Table] = {}
+    for scenario in scenarios:
+        paths = [folder / "scenarios" / f"{scenario.model_name}.json" for folder in folders]
         stored = [Table.from_json(path) for path in paths if path.is_file()]
         if stored:
             if any(
@@ -237,14 +240,25 @@ def merge(out: Path, further: Sequence[Path] = ()) -> ExperimentReport:
             ordered = tuple(rows[row.title] for row in ROWS.values() if row.title in rows)
             tables[scenario] = replace(stored[0], rows=ordered)
     if not tables:
-        raise SystemExit(f"{out / 'scenarios'} has no rows of Table 1")
+        raise SystemExit(f"{folders[0] / 'scenarios'} has no rows of the table")
+    return tables
+
+
+def row_seconds(tables: Iterable[Table]) -> float:
+    """Seconds that all rows took."""
+    return sum(row.seconds * len(table.inputs) for table in tables for row in table.rows)
+
+
+def merge(out: Path, further: Sequence[Path] = ()) -> ExperimentReport:
+    """Report of Table 1 from the stored rows of these --out folders."""
+    tables = merged_tables(choose_scenarios(None).scenarios(), (out, *further))
     missing = {
         scenario.model_name: [row.key for row in ROWS.values() if row.title not in {r.title for r in table.rows}]
         for scenario, table in tables.items()
     }
     for name, keys in missing.items():
         print(f"{name}: without {', '.join(keys) or 'none'}", flush=True)
-    return table1.report(tables, sum(row.seconds * len(t.inputs) for t in tables.values() for row in t.rows))
+    return table1.report(tables, row_seconds(tables.values()))
 
 
 def write_report(report: ExperimentReport, name: str, out: Path) -> None:

@@ -7,9 +7,9 @@ python -m bench.prompt_tables tables --model FOLDER --data DIR --out OUT --tiny 
 
 --data: folder of the data sets (SST-2, Rotten Tomatoes, IMDB, emotion; for the document ERASER's film reviews). --model
 is the language model, by default smollm2; with another one, tuned models are left out. Under --out: adapters/NAME,
-scenarios/*.json and table-ROWS.md (aml-table2), plant.json, document.html, document.json, steps.tsv and log.txt, each
-written when it is there; a table is made anew after every row. Adapters are also copied to zoo/, where tables see them;
---wait lets the tables of tuned models wait for those that another process trains.
+scenarios/*.json, replies.json and table-ROWS.md (aml-table2), plant.json, document.html, document.json, steps.tsv and
+log.txt, each written when it is there; a table is made anew after every row. Adapters are also copied to zoo/, where
+tables see them; --wait lets the tables of tuned models wait for those that another process trains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,12 @@ import numpy as np
 import torch
 
 import rationales
-from bench.aml_tables import use_packed_encoder
+from bench.aml_tables import merged_tables, row_seconds, use_packed_encoder
 from bench.run_log import RunLog
 from rationales.data import read_data
 from rationales.evaluation.entries import MethodEntry
 from rationales.evaluation.sampling import evenly
-from rationales.evaluation.tables.table import Table, compare_cells
+from rationales.evaluation.tables.table import compare_cells
 from rationales.experiments.aml import table2
 from rationales.experiments.aml.decoders import (
     FEW_SHOT,
@@ -85,6 +85,7 @@ PLANT_METHODS: tuple[dict[str, Any], ...] = (  # in the order of their importanc
 STEP_COUNTS = (50, 40, 30, 24)  # of MaRC; the first is the default
 STEP_TEXTS = 150  # validation texts of a data set
 DOCUMENT_WORDS = 3000
+REPLIES = "replies.json"  # what the models named when they were asked to rank the words, by scenario
 DOCUMENT_TEMPLATE = PROMPTS["imdb"].template
 
 
@@ -224,25 +225,19 @@ def make_tables(results: Results, names: Sequence[str]) -> None:
                 if row.key == LLM:
                     texts = [example.text for example in runs[scenario].prepared.examples[: table2.REPLIES]]
                     replies[scenario] = table2.count_replies(runs[scenario].model, texts)
-                    write_text(options.out / "replies.md", table2.replies_markdown(replies) + "\n")
+                    counts = {scenario.model_name: asdict(count) for scenario, count in replies.items()}
+                    write_text(options.out / REPLIES, json.dumps(counts, indent=1) + "\n")
         write()
 
 
 def merge(parts: Sequence[Path], out: Path) -> None:
-    """Table 2 of the rows that several runs wrote; where two have the same row of a scenario, the first counts."""
-    tables: dict[DecoderScenario, Table] = {}
-    for scenario in scenarios_of([], other_model=False):
-        paths = [part / "scenarios" / f"{scenario.model_name}.json" for part in parts]
-        stored = [Table.from_json(path) for path in paths if path.is_file()]
-        if any(table.inputs != stored[0].inputs for table in stored):
-            raise SystemExit(f"the texts of {scenario.title} differ between the runs; merge runs with one --limit")
-        rows = {row.title: row for table in reversed(stored) for row in table.rows}
-        if rows:
-            ordered = tuple(rows[row.title] for row in ROWS.values() if row.title in rows)
-            tables[scenario] = replace(stored[0], rows=ordered)
-    if not tables:
-        raise SystemExit(f"no scenarios in {', '.join(map(str, parts))}; --merge takes the --out of earlier runs")
-    report = table2.report(tables, {}, 0.0)
+    """Table 2 of the rows and replies that several runs stored."""
+    scenarios = scenarios_of([], other_model=False)
+    tables = merged_tables(scenarios, parts)
+    stored = [json.loads(path.read_text()) for part in parts if (path := part / REPLIES).is_file()]
+    counts = {name: table2.Replies(**values) for replies in reversed(stored) for name, values in replies.items()}
+    replies = {scenario: counts[scenario.model_name] for scenario in scenarios if scenario.model_name in counts}
+    report = table2.report(tables, replies, row_seconds(tables.values()))
     out.mkdir(parents=True, exist_ok=True)
     path = write_text(out / "table.md", report.to_markdown())
     print(f"{len(tables)} scenarios, {len(report.table.rows)} rows: {path}")
@@ -393,7 +388,9 @@ def main() -> None:
     parser.add_argument("--merge", type=Path, nargs="+", help="folders of earlier runs: Table 2 of all their rows")
     parser.add_argument("--tiny", action="store_true", help="a dry run: few texts, few steps")
     options = parser.parse_args()
-    if options.merge is not None and options.out is not None:
+    if options.merge is not None:
+        if options.out is None:
+            parser.error("--merge needs --out, a folder for the table")
         merge(options.merge, options.out)
         return
     if options.out is None or options.data is None:
